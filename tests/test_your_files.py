@@ -34,14 +34,15 @@ _WHERE, _WHO = ("Where?", ("here", "there"), 1), ("Who?", ("he", "she"), 1)
 # a context with its endings and the index of the correct one. `...`: as in the row before.
 EXPECTED = {
     "TSV: tabs; quotes are part of the text": [_GOOD, _BAD],
-    "TSV in quotes": ...,
-    "CSV: commas, semicolons or tabs": ...,
+    "TSV in quotes, as of pandas, Excel or R": ...,
+    "CSV: commas, semicolons or tabs, or as Excel's first line `sep=;` says": ...,
     "no header: numbers of columns, from 1": ...,
-    "further cells at the end of some rows (STS benchmark); columns by number, most are not read": (
-        _SCORES
-    ),
+    "further cells at the end of some rows (STS benchmark); most columns are not read": _SCORES,
     "JSON lines": [_GOOD, _BAD],
     "a list in JSON": ...,
+    "an array per line, or a list of them; numbers of columns, or names in the first": ...,
+    "a list for each split (CLINC150)": ...,
+    "columns, as pandas writes them by default; also other values of `orient`": ...,
     "nested JSON: paths": ...,
     "a folder for each label, a file for each text": ...,
     "rows without a label": ...,

@@ -28,7 +28,7 @@ from bert_tf.data.match_options import BEIR, MS_MARCO, SQUAD, MatchOptions
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.data.texts import check_prefix
 from bert_tf.tables import relevance
-from bert_tf.tables.columns import COLUMN_NAME, is_name, parse_number, read_cells, to_text
+from bert_tf.tables.columns import is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import Row, read_table
 from bert_tf.tokenization.text_checks import find_other_values, sample
 
@@ -189,14 +189,7 @@ def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[Where
         if has_header and first and not options.negative_columns:
             _warn_of_unused_negatives(path, first, {*columns.values()})
     del ahead  # so that the rows are not kept for it
-    for index, (place, cells) in enumerate(read_cells(path, rows, columns, has_header, split)):
-        names = [cells[x] for x in ("anchor", "positive")]
-        if index == 0 and not has_header and any(map(COLUMN_NAME.fullmatch, map(str, names))):
-            warn(
-                f"{place} looks like a header, but is read as data: "
-                f"{', '.join(brief(map(str, names)))}",
-                fix="Pass columns by name",
-            )
+    for place, cells in read_cells(path, rows, columns, split=split):
         for purpose in cells.keys() - {"negative_columns"}:
             cells[purpose] = to_text(cells[purpose], purpose, place).strip()
             if not cells[purpose] and purpose != "label":

@@ -10,15 +10,10 @@ from typing import Any
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note
 from bert_tf.options.declare import DATA, PATH, Options, option
+from bert_tf.tables.json_rows import SPLIT_NAMES as NAMES
 
 _logger = logging.getLogger(__name__)
 
-# Split -> the file names, without extension, by which its file is found; the most common first.
-NAMES = {
-    "train": ("train",),
-    "eval": ("dev", "val", "valid", "validation", "eval", "devel", "testa"),
-    "predict": ("test", "testb"),
-}
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data, or that a run writes to its folder.
 _IGNORED = re.compile(

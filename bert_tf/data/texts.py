@@ -7,7 +7,7 @@ from typing import IO, NamedTuple
 
 from bert_tf.base import files, text_lines
 from bert_tf.base.errors import UserError, Where, counted
-from bert_tf.tables.columns import num_numbers, read_cells, to_text
+from bert_tf.tables.columns import read_cells, to_text
 from bert_tf.tables.read import read_table
 
 STDIN = "-"
@@ -50,10 +50,8 @@ def read_columns(
     """
     stream = _standard_input() if path == STDIN else None
     used = {purpose: column for purpose, column in columns.items() if column}
-    num_used = num_numbers(used.values())
-    header = not num_used if has_header == "auto" else has_header == "yes"
-    rows = read_table(display_name(path), stream=stream, num_used=num_used)
-    for place, cells in read_cells(path, rows, used, header):
+    rows = read_table(display_name(path), stream=stream)
+    for place, cells in read_cells(path, rows, used, has_header):
         yield place, {purpose: to_text(cell, purpose, place) for purpose, cell in cells.items()}
 
 

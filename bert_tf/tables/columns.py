@@ -1,16 +1,18 @@
 """Finds the columns of a user's table by name or number, and converts the values of cells."""
 
 import difflib
+import itertools
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, Where, counted, excerpt, shortened
-from bert_tf.tables.read import BAR_HINT, Row
+from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, shortened, warn
+from bert_tf.tables.read import Row
 
-_SHOWN_NAMES = 20  # in a message
+_SHOWN_NAMES, _SHOWN_CELLS = 20, 5  # in a message
+_ROWS_AHEAD = 1000  # with which the first row is compared
 _COMMON_WORD = (
     "(text|sentence|question)(_?[12ab])?|anchor|answer|body|category|class|comment|content|"
     "description|document|hypothesis|id|index|labels?|message|passage|positive|premise|query|"
@@ -23,17 +25,91 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def read_cells(
-    path: str, rows: Iterable[Row], columns: Mapping[str, str], has_header: bool, split: str = ""
+    path: str,
+    rows: Iterable[Row],
+    columns: Mapping[str, str],
+    has_header: str = "auto",
+    split: str = "",
 ) -> Iterator[tuple[Where, dict[str, Any]]]:
-    """Yields the place of each row, and purpose -> `cell`; see `find_positions`."""
-    positions: dict[str, Any] = {}
+    """Yields the place of each row, and purpose -> `cell`; see `find_positions`.
+
+    The first row has the names of columns if any column is given by name, or if `has_header` is
+    "yes". "no": it is data. "auto" only warns if data look like names. Raises a UserError for a row
+    with fewer cells than the first, or more. But if most columns of the first row are not read,
+    further cells, as in the STS benchmark, are no part of a text, and are left out with a warning.
+    """
+    by_name = [f"{_flag(x)}={column}" for x, column in columns.items() if is_name(column)]
+    rows, ahead = itertools.tee(rows)
+    rows_ahead = list(itertools.islice(ahead, _ROWS_AHEAD))
+    del ahead  # so that the rows are not kept for it
+    if not rows_ahead:
+        return
+    first = rows_ahead[0]
+    is_table = not isinstance(first.cells, dict)
+    if is_table and by_name and has_header == "no":
+        raise UserError(f"{by_name[0]} is a name, but --has_header=no", fix="Pass a 1-based number")
+    is_header = is_table and (has_header == "yes" or bool(by_name))
+    header = [str(name).strip() for name in first.cells] if is_header else []
+    positions = find_positions(path, first, columns, header, split)
+    if is_table:
+        num_used = sum(len(positions_in(position)) for position in positions.values())
+        rows = _require_width(rows, len(first.cells) or 1, num_used)
+    if is_table and not is_header and has_header == "auto":
+        _warn_of_names([row for row in rows_ahead if len(row.cells) == len(first.cells)], positions)
+    for index, row in enumerate(rows):
+        if index == 0 and is_header:
+            continue
+        if not (is_table or isinstance(row.cells, dict)):
+            received = excerpt(json.dumps(row.cells))
+            raise UserError(f"expected an object. Received: {received}", at=row.place)
+        if is_header and row.cells == first.cells:
+            warn("the row repeats the header", at=row.place)
+        yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
+
+
+def _require_width(rows: Iterable[Row], width: int, num_used: int) -> Iterator[Row]:
+    longer: list[Where] = []
     for row in rows:
-        is_header = has_header and not (positions or isinstance(row.cells, dict))
-        if not positions:
-            header = [name.strip() for name in row.cells] if is_header else []
-            positions = find_positions(path, row, columns, header, split)
-        if not is_header:
-            yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
+        cells = row.cells or [""]  # in a table with one column, a blank line is an empty text
+        if isinstance(cells, dict) or len(cells) < width or len(cells) > width <= 2 * num_used:
+            received = shortened([excerpt(str(x)) for x in cells], _SHOWN_CELLS)
+            problem = f"{counted(len(cells), 'column')}, but {width} in the first row: {received}"
+            advice = "Enclose a text with separators or line breaks in quotes"
+            if width == 1:
+                advice = "Separate columns with tabs or, in a .csv file, commas"
+            raise UserError(problem, at=row.place, fix=advice)
+        longer += [row.place] * (len(cells) > width)
+        yield Row(row.place, cells[:width])
+    if longer:
+        more = f"more cells than the first ({width}), which are left out"
+        warn(f"{counted(len(longer), 'row')} with {more}", at=longer[0])
+
+
+def _warn_of_names(rows: Sequence[Row], positions: Mapping[str, Any]) -> None:
+    """Warns if a row that is read as data looks like a header."""
+    first, *others = (list(map(str, row.cells)) for row in rows)
+    is_labeled = not {"label", "score"}.isdisjoint(positions)
+    for purpose, position in positions.items():
+        for index in positions_in(position):
+            cells = [row[index].strip() for row in others]
+            has_classes = purpose in ("label", "score")
+            if _is_name_of(first[index].strip(), cells, has_classes, not is_labeled):
+                problem = f"looks like a header, but is read as data: {shortened(brief(first), 20)}"
+                warn(problem, at=rows[0].place, fix="Pass columns by name")
+                return
+
+
+def _is_name_of(first: str, others: Sequence[str], has_classes: bool, has_texts: bool) -> bool:
+    """Guesses whether a cell is the name of a column with these cells."""
+    if first in others or parse_number(first) is not None:
+        return False
+    if COLUMN_NAME.fullmatch(first):
+        return True
+    if has_classes and others:  # which repeat, or are numbers
+        are_numbers = all(parse_number(x) is not None for x in others)
+        return bool(first) and (are_numbers or 2 * len({*others}) <= len(others))
+    num_texts = sum(len(x.split()) > 1 for x in others)
+    return has_texts and len(first.split()) == 1 and 2 * num_texts > len(others)
 
 
 def find_positions(
@@ -49,9 +125,8 @@ def find_positions(
     purpose_at: dict[Any, str] = {}
     numbers = [x.strip() for c in columns.values() for x in c.split(",") if not is_name(x.strip())]
     if others := {*numbers}.difference(header) if {*numbers}.intersection(header) else ():
-        advice = f"Pass names: {shortened(list(map(excerpt, header)), _SHOWN_NAMES)}"
         problem = f"some columns have numbers as names, but none is named {min(others)}"
-        raise UserError(problem, at=first_row.place, fix=advice)
+        raise UserError(problem, at=first_row.place)
     for purpose, column in columns.items():
         positions[purpose] = _find_position(first_row, purpose, column, header, split)
         for position in positions_in(positions[purpose]):
@@ -84,7 +159,7 @@ def cell(row: Row, purpose: str, position: Any, split: str = "") -> Any:
         return value_at(row.cells, position)
     except KeyError:
         names = paths_in(row.cells)
-        raise _no_such_column(row.place, purpose, position, names, "key", split) from None
+        raise _no_such_column(row.place, purpose, position, names, split) from None
 
 
 def value_at(value: Any, path: str) -> Any:
@@ -115,12 +190,6 @@ def paths_in(cells: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def num_numbers(columns: Iterable[str]) -> int:
-    """Returns how many columns are given by number; 0 if one is given by name."""
-    columns = list(columns)
-    return 0 if any(map(is_name, columns)) else len(",".join(columns).split(","))
-
-
 def is_name(column: str) -> bool:
     """Returns whether a column is given by name, not by number; or any of several columns."""
     return not re.fullmatch("[0-9]{1,9}(, *[0-9]{1,9})*", column)
@@ -129,90 +198,55 @@ def is_name(column: str) -> bool:
 def _find_position(
     first_row: Row, purpose: str, column: str, header: Sequence[str], split: str
 ) -> Any:
-    cells = first_row.cells
+    cells, place = first_row.cells, first_row.place
     names = paths_in(cells) if isinstance(cells, dict) else header
     is_list = purpose == "label" or purpose.endswith("_columns")
-    if is_list and "," in column and column.strip() not in names:
-        parts = [part.strip() for part in column.split(",") if part.strip()]
-        if len(parts) < 2:
-            problem = f"{_flag(purpose)}={column} has a comma, but only one column"
-            raise UserError(problem, at=first_row.place, fix="Remove the comma")
+    parts = [part.strip() for part in column.split(",") if part.strip()]
+    if is_list and len(parts) > 1 and column.strip() not in names:
         positions = [_find_position(first_row, purpose, part, header, split) for part in parts]
-        if len({*positions}) < len(parts):
-            raise UserError(f"{_flag(purpose)}={column} repeats a column", at=first_row.place)
         if header:
             parts = [header[int(position)] for position in positions]
         return dict(zip(parts, positions, strict=True))
+    column = parts[0] if is_list and len(parts) == 1 else column
     if isinstance(cells, dict):
         cell(first_row, purpose, column, split)  # raises an error if there is none
         return column
     matches = [position for position, name in enumerate(header) if name == column.strip()]
     if len(matches) > 1:
-        columns = f"{first_row.place}: columns {matches[0] + 1} and {matches[1] + 1}"
-        raise UserError(f"{columns} are both called {excerpt(column)}", fix="Rename one of them")
+        numbers = f"columns {matches[0] + 1} and {matches[1] + 1}"
+        raise UserError(f"{numbers} are both called {excerpt(column)}", at=place)
     if matches:
         return matches[0]
     if is_name(column) or "," in column:
-        raise _no_such_column(first_row.place, purpose, column, header, "column", split)
-    if not 1 <= int(column) <= len(first_row.cells):
-        place, cells = first_row.place, first_row.cells
-        problem = f"but the row has {counted(len(cells), 'column')}: {excerpt(', '.join(cells))}"
-        separate = " Separate columns with tabs or, in a .csv file, commas (to join files: paste)"
-        advice = _csv_hint(place, cells) or separate * (len(cells) == 1)
-        if column in cells:
-            advice = f" Numbers count from 1; if {column} is a name, pass --has_header=yes"
-        elif int(column) == 0:
-            advice += " Numbers count from 1"
-        raise UserError(f"{_flag(purpose)}={column}, {problem}.{advice}", at=place)
+        raise _no_such_column(place, purpose, column, header, split)
+    if not 1 <= int(column) <= len(cells):
+        received = f"{counted(len(cells), 'column')}: {excerpt(', '.join(map(str, cells)))}"
+        problem = f"{_flag(purpose)}={column}, counting from 1, but the row has {received}"
+        raise UserError(problem, at=place, fix=_csv_hint(place, cells))
     return int(column) - 1
 
 
 def _no_such_column(
-    place: Where, purpose: str, column: str, names: Sequence[str], kind: str, split: str = ""
+    place: Where, purpose: str, column: str, names: Sequence[str], split: str
 ) -> UserError:
-    available = shortened(list(map(excerpt, names)), _SHOWN_NAMES)
+    available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "an empty row"
     by_folded_name = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
-    parts = [part.strip() for part in column.split(",")]
-    if kind == "column" and any(re.fullmatch('".+"', name) for name in names):
-        advice = " The column names are in quotes: pass --quoted=yes (run_classifier.py)"
-    elif hint := _csv_hint(place, names):
-        advice = hint
-    elif {*parts} <= {*names}:
-        advice = f" {_flag(purpose)} takes one column, such as {parts[0]}"
-        scripts = "run_classifier.py and extract_features.py"
-        pair = f"; for pairs, {scripts} also take --text_pair_column={parts[1]}"
-        advice += pair * (purpose == "text")
-    elif purpose == "ending_columns" and len(endings := _numbered(column, names)) > 1:
-        advice = f" Did you mean {_flag(purpose)}={','.join(endings)}?"
-    elif close:
-        advice = f" Did you mean {_flag(purpose)}={by_folded_name[close[0]]}?"
-    elif purpose == "question":
-        advice = " If the endings have no common beginning, pass --question_column="
-    elif kind == "key":
-        labels = "; if labels are in another file, add them" * (purpose == "label")
-        advice = f" Pass one of these, or correct the line{labels}"
-    else:
-        advice = " If this row is data, pass 1-based column numbers"
-    if split in ("eval", "predict"):
-        end = "" if advice.endswith("?") else "."
-        advice += f"{end} If only this file differs, add ,{split}:NAME to {_flag(purpose)}"
-    rest = f", only {available}" if names else ": the object is empty"
-    return UserError(f"there is no {kind} {column!r} ({_flag(purpose)}){rest}.{advice}", at=place)
+    if purpose == "ending_columns":  # ending: ending0, ending1, ...
+        stem = re.escape(column.rstrip("0123456789"))
+        numbered = [name for name in names if re.fullmatch(rf"{stem}\d+", name)]
+        close = [",".join(numbered)] if len(numbered) > 1 else close
+    meant = by_folded_name.get(close[0], close[0]) if close else ""
+    fix = f"Did you mean {_flag(purpose)}={meant}?" if close else _csv_hint(place, names)
+    if split in ("eval", "predict") and not fix:
+        fix = f"If only this file differs, add ,{split}:NAME to the flag"
+    problem = f"there is no column {column!r} ({_flag(purpose)}), only {available}"
+    return UserError(problem, at=place, fix=fix)
 
 
-def _numbered(column: str, names: Sequence[str]) -> list[str]:
-    """Returns the names that differ from a column only in the number at the end."""
-    stem = re.escape(column.rstrip("0123456789"))
-    return [name for name in names if re.fullmatch(rf"{stem}\d+", name)]
-
-
-def _csv_hint(place: Where, cells: Sequence[str]) -> str:
-    if len(cells) != 1:
-        return ""
-    if ".csv" not in str(place) and ("," in cells[0] or ";" in cells[0]):
-        return " Is this a CSV file? Then rename it to .csv"
-    return f" {BAR_HINT}" * ("|" in cells[0])
+def _csv_hint(place: Where, cells: Sequence[Any]) -> str | None:
+    is_tsv = ".csv" not in str(place) and len(cells) == 1
+    return "If commas separate columns, name the file .csv" if is_tsv else None
 
 
 def to_text(value: Any, name: str, place: Where) -> str:
@@ -220,27 +254,18 @@ def to_text(value: Any, name: str, place: Where) -> str:
 
     Error messages contain `name` (what the cell holds, such as "text") and `place` (file, line).
     """
-    if isinstance(value, str):
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            problem = "contains half a character (a lone surrogate)"
-            raise UserError(
-                f"the {name} {problem}", at=place, fix="Correct or remove the line"
-            ) from None
-        return value
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return str(value)
-    advice = {
-        dict: "Pass the path of one of its fields, such as question.stem",
-        list: f"Write one line for each {name}, or join the parts to one text",
-    }.get(type(value), "Correct or remove it")
-    received = f"Received: {excerpt(json.dumps(value))}. {advice}"
-    raise UserError(f"the {name} must be a string or a finite number. {received}", at=place)
+    if not isinstance(value, str) or (not value.isascii() and re.search("[\ud800-\udfff]", value)):
+        received = excerpt(value if isinstance(value, str) else json.dumps(value))
+        advice = "Pass the path of one of its fields, such as question.stem"
+        problem = f"the {name} must be a string or a finite number. Received: {received}"
+        raise UserError(problem, at=place, fix=advice if isinstance(value, dict) else None)
+    return value
 
 
 def parse_number(text: str) -> float | None:

@@ -1,36 +1,31 @@
 """Reads tables, keeping file and line for error messages.
 
-`read_table` reads users' tables (TSV, CSV, JSON lines); `read_tsv` reads files such as GLUE's, as
+`read_table` reads users' tables (TSV, CSV, JSON); `read_tsv` reads files such as GLUE's, as
 leniently as the original BERT code.
 """
 
 import contextlib
 import csv
 import itertools
-import json
-import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
 from bert_tf.base import files, text_lines
-from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note, shortened, warn
-
-_logger = logging.getLogger(__name__)
+from bert_tf.base.errors import Place, UserError, note, shortened
+from bert_tf.tables import json_rows
+from bert_tf.tables.json_rows import is_object
 
 # Stands for the index of a row's last column, however many columns the row has.
 LAST = -1
-# A row with more lines may be several rows between two stray quotes.
-_MANY_LINES = 20
 _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
-# Keys with orient="split" and "table".
-_LAYOUTS_OF_PANDAS = ({"columns", "index", "data"}, {"schema", "data"})
-_OBJECT_ADVICE = (
-    '. Each line must be an object, such as {"text": "...", "label": "..."}; a .json file may also '
-    "be a list of objects"
-)
+# Excel's first line, which names the delimiter.
+_DELIMITER_LINE = re.compile('"?sep=(.)"?[\r\n]*', re.IGNORECASE)
+_QUOTED_CELL = re.compile('"([^"]|"")*"')
+_LINES_AHEAD = 10_000  # in which quotes are looked for
+_LINES_OF_ROW = 100  # of a row at their end
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +37,26 @@ class Row:
 
 
 def read_table(
-    path: str, quoted: str = "auto", stream: IO[bytes] | None = None, num_used: int = 0
+    path: str, quoted: str = "auto", stream: IO[bytes] | None = None, split: str = ""
 ) -> Iterator[Row]:
     """Yields the rows of a UTF-8 table, including any header; the extension determines the format.
 
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
-    and by spaces after it if the first line has one after each;
-    JSON, whatever the extension: one object per line, or a list of objects, or of pairs of a text
-    and an object, as for spaCy, whose texts get the key "text"; others: tab-separated columns. All
-    may be gzipped. A folder has a text per file, and a subfolder for each label: the
-    keys of its rows are "text", "label" and "file". Lines end with LF or CRLF. A byte order mark
-    and blank lines at the end are ignored. Any other blank line is ignored in JSON, is an empty
-    text in a table with one column, and is an error in other tables.
+    and by spaces after it if the first line has one after each; or by the `x` of a first line
+    `sep=x`. JSON, whatever the extension: an object or a list of cells per line, or one value with
+    all rows, see `json_rows.read_values`; pairs of a text and an object, as for spaCy, get the key
+    "text". Others: tab-separated columns. All may be gzipped. A folder has a text per file, and a
+    subfolder for each label: the keys of its rows are "text", "label" and "file". Lines end with LF
+    or CRLF. A byte order mark and blank lines at the end are ignored. Any other blank line is
+    ignored in JSON; in other tables, it is a row without cells.
 
     Args:
         path: the file.
         quoted: whether cells may be enclosed in quotes (`"`) and then contain delimiters, line
-            breaks and doubled quotes: "yes", "no", or "auto", which means "yes" for CSV.
+            breaks and doubled quotes: "yes", "no", or "auto". "auto" means "yes" for CSV; if tabs
+            separate the columns, only if the first 10,000 lines have such cells.
         stream: an open file to read instead of `path`, which then is its name in messages.
-        num_used: number of columns that are read; 0 if they are given by name. If the first row has
-            more than twice as many, further cells of other rows are left out, with a warning;
-            otherwise, they are probably part of a text, and an error.
+        split: "train", "eval" or "predict", whose list is read if JSON has one for each split.
 
     Raises:
         UserError: the file cannot be read, or a row is invalid; the message names the line.
@@ -74,35 +68,30 @@ def read_table(
     opened = contextlib.nullcontext(stream) if stream else files.open_decompressed(path)
     with opened as file:
         lines = _decode(path, text_lines.split(path, file))
-        is_csv = extension == ".csv"
-        is_quoted = is_csv if quoted == "auto" else quoted == "yes"
         first = next(lines, "")
         if extension in _JSON_EXTENSIONS or is_object(first):
-            yield from _read_json(path, itertools.chain([first], lines))
+            values = json_rows.read_values(path, itertools.chain([first], lines), split)
+            yield from itertools.starmap(Row, values)
             return
-        if re.fullmatch(r"\s*<(!doctype )?html\b[^>\t]*>\s*", first, re.IGNORECASE):
-            advice = "Download the file itself, not the page about it"
-            raise UserError(f"{path}:1: this is a web page: {excerpt(first.strip())}", fix=advice)
-        if is_csv and re.fullmatch('"?sep=.?"?', first.rstrip("\r\n"), re.IGNORECASE):
-            line = excerpt(first.rstrip("\r\n"))
-            raise UserError(
-                f"{path}:1: {line} is Excel's delimiter declaration", fix="Remove the line"
-            )
-        delimiter, spaced = _guess_style(first, is_quoted) if is_csv else ("\t", False)
-        rows = _read_rows(path, itertools.chain([first], lines), delimiter, is_quoted, spaced)
-        yield from _check_rows(rows, delimiter, is_quoted, num_used)
+        delimiter, spaced, start = "\t", False, 1
+        if extension == ".csv" and (declared := _DELIMITER_LINE.fullmatch(first)):
+            delimiter, first, start = declared[1], next(lines, ""), 2
+        elif extension == ".csv":
+            delimiter, spaced = _guess_style(first, quoted != "no")
+        head = [first, *itertools.islice(lines, _LINES_AHEAD)]
+        is_quoted = quoted == "yes" or delimiter != "\t" or _has_quoted_cells(head)
+        style = delimiter, is_quoted and quoted != "no", spaced
+        yield from _read_rows(path, itertools.chain(head, lines), *style, start)
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
     for line_number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
-            problem = f"NUL byte at position {line.index(chr(0)) + 1}. Is it a text file?"
             endian = "be" if line_number == 1 and line[0] == "\0" else "le"
             command = f"iconv -f utf-16{endian} -t utf-8 {os.path.basename(path)}"
-            raise UserError(
-                f"{problem} If it is UTF-16, convert it with: {command}",
-                at=Place(path, line_number),
-            )
+            problem = f"NUL byte at position {line.index(chr(0)) + 1}"
+            advice = f"If it is UTF-16, convert it with: {command}"
+            raise UserError(problem, at=Place(path, line_number), fix=advice)
         yield line.removeprefix("\ufeff") if line_number == 1 else line
 
 
@@ -113,59 +102,28 @@ def _guess_style(line: str, quoted: bool) -> tuple[str, bool]:
     return delimiter, 0 < unquoted.count(delimiter) == unquoted.count(f"{delimiter} ")
 
 
-def _check_rows(rows: Iterator[Row], delimiter: str, quoted: bool, num_used: int) -> Iterator[Row]:
-    """Yields rows; raises a UserError if one has more or fewer columns than the first."""
-    rows, rows_ahead = itertools.tee(rows)
-    first = next((row.cells for row in rows_ahead if row.cells), [""])
-    width = len(first)
-    del rows_ahead  # so that the rows are not kept for it
-    longer: list[Place] = []  # places
-    for row in rows:
-        # In a table with one column, a blank line is an empty text.
-        cells = row.cells or [""]
-        if not row.cells and width > 1:
-            raise UserError("the line is empty", at=row.place, fix="Remove the line")
-        if len(cells) < width or (len(cells) > width and not 0 < 2 * num_used < width):
-            raise _width_error(row.place, cells, first, delimiter, quoted)
-        if len(cells) > width:
-            longer.append(row.place)
-        yield Row(row.place, cells[:width])
-    if longer:
-        problem = f"have more columns than the first row ({width})"
-        advice = "The rest is left out; if it belongs to a text, remove the separator from the text"
-        warn(f"{longer[0]}: {counted(len(longer), 'row', problem)}", fix=advice)
+def _has_quoted_cells(lines: Sequence[str]) -> bool:
+    """Returns whether quotes enclose cells of tab-separated lines, and are no part of the texts.
 
-
-# Only run_classifier.py has the flag.
-_UNQUOTED = "pass --quoted=no (run_classifier.py), or convert the file to JSON lines"
-BAR_HINT = "If | separates columns, replace it with tabs, and name the file .tsv"
-
-
-def _width_error(
-    place: Where, cells: list[str], first: list[str], delimiter: str, quoted: bool
-) -> UserError:
-    columns, row = counted(len(cells), "column"), excerpt(delimiter.join(cells))
-    problem = f"{columns}, but {len(first)} in the first row. This row: {row}"
-    separator = f"{problem}. The column separator is {delimiter!r}"
-    if len(first) == 1 and "|" in first[0]:
-        return UserError(separator, at=place, fix=BAR_HINT)
-    is_single = any(cell.startswith("'") for cell in cells)
-    quotes = "double quotes (single ones do not enclose cells)" if is_single else "quotes"
-    advice = f"remove it from the text, name all columns, or enclose the text in {quotes}"
-    if len(cells) < len(first):
-        advice = "add the missing cells, or enclose a text with line breaks in quotes"
-    if not quoted:
-        advice += " and pass --quoted=yes (run_classifier.py)"
-    if delimiter == "\t" and ".csv" not in str(place):
-        advice += ". If commas separate columns, name the file .csv"
-    return UserError(f"{separator}: {advice}", at=place)
-
-
-def is_object(line: str) -> bool:
-    """Returns whether a line is a whole JSON object."""
-    with contextlib.suppress(ValueError, RecursionError):
-        return line.lstrip().startswith("{") and isinstance(json.loads(line), dict)
-    return False
+    They do if all cells with quotes are enclosed, and any contains doubled quotes or all of the
+    first line are enclosed; or if only quotes give all rows the same number of cells.
+    """
+    rows = [line.rstrip("\r\n").split("\t") for line in lines]
+    cells = [cell for row in rows for cell in row if '"' in cell]
+    if all(map(_QUOTED_CELL.fullmatch, cells)):
+        in_header = len(rows[0]) > 1 and all('"' in cell for cell in rows[0])
+        return in_header or any('""' in cell[1:-1] for cell in cells)
+    if len({*map(len, rows)}) == 1:
+        return False
+    reader, widths, end = csv.reader(lines, delimiter="\t", strict=True), set[int](), 0
+    try:
+        for row in reader:
+            widths |= {len(row)} - {0}
+            end = reader.line_num
+    except csv.Error:  # unless only the last row, which may go on, is invalid
+        if len(lines) <= _LINES_AHEAD or len(lines) - end > _LINES_OF_ROW:
+            return False
+    return len(widths) == 1
 
 
 def _read_folder(folder: str) -> Iterator[Row]:
@@ -181,50 +139,9 @@ def _read_folder(folder: str) -> Iterator[Row]:
             if not name.startswith("."):
                 path = os.path.join(parent, name)
                 text = files.read_text(path).removeprefix("\ufeff")
-                if is_object(text):
-                    advice = "Join such files: write a line for each row into one file"
-                    raise UserError("a JSON object, not a text", at=path, fix=advice)
-                row = {"text": text, "file": os.path.join(label, name)}
+                row = files.parse_json(text, path) if is_object(text) else {"text": text}
+                row["file"] = os.path.join(label, name)
                 yield Row(Place(path), {**row, "label": label} if label else row)
-
-
-def _read_json(path: str, lines: Iterator[str]) -> Iterator[Row]:
-    lines, ahead = itertools.tee(lines)
-    is_list = next(filter(str.strip, ahead), "").lstrip().startswith("[")
-    del ahead  # so that the lines are not kept for it
-    if is_list:
-        values = files.parse_json("".join(lines), path, advice=_OBJECT_ADVICE)
-        for position, value in enumerate(values, start=1):
-            yield _json_row(value, Place(path, position, is_element=True))
-        return
-    for line_number, line in enumerate(lines, start=1):
-        if line.strip():
-            place = Place(path, line_number)
-            try:
-                value = files.parse_json(line.rstrip(), path, line_number, _OBJECT_ADVICE)
-            except UserError:
-                text = line + "".join(lines)
-                if not is_object(text):
-                    raise
-                lists = [key for key, x in json.loads(text).items() if isinstance(x, list)]
-                advice = f". If {lists[0]!r} has the rows, save only this list" if lists else ""
-                raise UserError(f"one object{_OBJECT_ADVICE}{advice}", at=place) from None
-            yield _json_row(value, place)
-
-
-def _json_row(value: Any, place: Place) -> Row:
-    # Training data of spaCy: a text, and an object with its labels.
-    if isinstance(value, list) and [*map(type, value)] == [str, dict]:
-        value = {"text": value[0], **value[1]}
-    if not isinstance(value, dict):
-        raise UserError(f"{excerpt(json.dumps(value))} is not an object{_OBJECT_ADVICE}", at=place)
-    columns = value and all(isinstance(x, dict) and "0" in x for x in value.values())
-    rows = "0" in value and all(k.isdecimal() and isinstance(x, dict) for k, x in value.items())
-    if columns or rows or value.keys() in _LAYOUTS_OF_PANDAS:
-        kind = "rows" if rows else "columns"
-        advice = 'Write rows: to_json(FILE, orient="records", lines=True)'
-        raise UserError(f"an object of {kind}, as pandas writes it", at=place, fix=advice)
-    return Row(place, value)
 
 
 def read_tsv(path: str) -> Iterator[Row]:
@@ -245,69 +162,27 @@ def _read_rows(
     delimiter: str = "\t",
     quoted: bool = False,
     spaced: bool = False,
+    start: int = 1,
 ) -> Iterator[Row]:
-    """Yields the rows of a table from its lines; treats blank lines like `read_tsv`."""
+    """Yields the rows of a table from its lines, of which the first has the number `start`."""
     quoting = csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE
     style: Any = {"delimiter": delimiter, "quoting": quoting, "skipinitialspace": spaced}
     reader = csv.reader(lines, strict=True, **style)
     pending: list[Row] = []  # blank lines, which are yielded only if a row follows
-    most_lines = (0, Place(path))
     while True:
-        first_line = reader.line_num + 1
+        first_line = start + reader.line_num
         try:
             cells = next(reader)
         except StopIteration:
-            if most_lines[0] > _MANY_LINES:
-                advice = f"If its quotes are part of the text, {_UNQUOTED}"
-                warn(f"the row has {most_lines[0]} lines", at=most_lines[1], fix=advice)
             return
         except csv.Error as error:
-            raise _csv_error(path, first_line, reader.line_num, error) from error
+            if "new-line" in str(error):
+                place = Place(path, start + reader.line_num - 1)
+                raise UserError("CR without LF in the line", at=place) from error
+            problem = f'a quote (") is not closed, or text follows it ({error})'
+            advice = "Write quotes inside of quotes twice"
+            raise UserError(problem, at=Place(path, first_line), fix=advice) from error
         pending.append(Row(Place(path, first_line), cells))
-        most_lines = max(most_lines, (reader.line_num - first_line + 1, pending[-1].place))
         if cells:
             yield from pending
             pending.clear()
-
-
-def _csv_error(path: str, first_line: int, last_line: int, error: csv.Error) -> UserError:
-    reason = str(error)
-    if "new-line" in reason:
-        advice = "Remove the CR; if all lines end with CR, convert the file with: tr '\\r' '\\n'"
-        return UserError("CR without LF in the line", at=Place(path, last_line), fix=advice)
-    if "limit" in reason:
-        limit = csv.field_size_limit()
-        problem = (
-            f"a cell has more than {limit} characters. Is a line end or a closing quote missing?"
-        )
-    elif "unexpected end" in reason:
-        problem = 'a quote (") opened in this row is not closed.'
-    else:
-        problem = f"text after a closing quote in this row ({reason}). Write inner quotes twice."
-    advice = f"If quotes in this file are part of the text, {_UNQUOTED}"
-    return UserError(f"{problem} {advice}", at=Place(path, first_line))
-
-
-def require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
-    """Raises a UserError if a row has too few columns for a task.
-
-    `columns` maps the purpose of a column to its index, counted from 0, or `LAST`.
-    """
-    needed = max(0, *columns.values()) + 1
-    if len(row.cells) >= needed:
-        return
-    expected = f"task {task} needs at least {counted(needed, 'column')} ({_describe(columns)})"
-    if not row.cells:
-        raise UserError(f"the line is empty, but {expected}", at=row.place, fix="Remove the line")
-    text = "\t".join(row.cells)
-    actual = f"found {len(row.cells)}: {excerpt(text)}"
-    advice = "Columns must be separated by tabs, not commas. For your own files, such as CSV files"
-    raise UserError(f"{expected}, {actual}", at=row.place, fix=f"{advice}, use --task_name=tsv")
-
-
-def _describe(columns: Mapping[str, int]) -> str:
-    in_order = sorted(columns.items(), key=lambda item: (item[1] == LAST, item[1]))
-    return ", ".join(
-        f"{purpose} in the last column" if column == LAST else f"{purpose} in column {column + 1}"
-        for purpose, column in in_order
-    )

@@ -80,7 +80,7 @@ def iterate_texts(
             cells = {"_id": cells[0], "text": cells[1]}
         if not isinstance(cells, dict) or not {"_id", "text"} <= cells.keys():
             expected = "expected an object with the keys _id and text, or the columns id and text"
-            received = f"Received: {shortened(brief(cells))}"
+            received = f"Received: {shortened(brief(map(str, cells)))}"
             if isinstance(cells, dict) and {"id", "text"} <= cells.keys():
                 received += ". Rename the key id to _id"
             raise UserError(f"{expected}. {received}{advice}", at=row.place)

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bert_tf.base.errors import Place, UserError
-from bert_tf.tables.read import LAST, Row, read_tsv, require_columns
+from bert_tf.tables.read import Row, read_tsv
 
 PLAIN = 'id\ttext\n1\tHe said "no.\n2\t"quoted"\n3\tit\'s\n'
 ROWS = [["id", "text"], ["1", 'He said "no.'], ["2", '"quoted"'], ["3", "it's"]]
@@ -102,57 +102,3 @@ def test_round_trip(tmp_path_factory, rows):
     assert [*read_tsv(str(path))] == [
         Row(Place(str(path), i), row) for i, row in enumerate(rows, 1)
     ]
-
-
-COLUMNS = {"text": 3, "label": 1}
-
-
-@pytest.mark.parametrize(
-    ("row", "columns"),
-    [
-        (["", "", "", ""], COLUMNS),
-        (["a", "b", "c", "d", "e"], COLUMNS),
-        (["a"], {"label": LAST}),
-    ],
-)
-def test_rows_with_enough_columns_are_accepted(row, columns):
-    assert require_columns(Row(Place("f.tsv", 1), row), columns, "cola") is None
-
-
-REQUIREMENT = "task cola needs at least 4 columns (label in column 2, text in column 4)"
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (
-            ["one, two; three"],
-            f"f.tsv:7: {REQUIREMENT}, found 1: 'one, two; three'. "
-            "Columns must be separated by tabs, not commas.",
-        ),
-        (
-            ["a,b", "1"],
-            f"f.tsv:7: {REQUIREMENT}, found 2: 'a,b\\t1'. Columns must be separated by tabs",
-        ),
-        (["x" * 60], f"found 1: '{'x' * 60}'. "),
-        (["x" * 61], f"found 1: '{'x' * 60}...'. "),
-        ([], f"f.tsv:7: the line is empty, but {REQUIREMENT}. Remove the line"),
-    ],
-)
-def test_rows_with_too_few_columns_are_rejected(row, message):
-    with pytest.raises(UserError, match=re.escape(message)):
-        require_columns(Row(Place("f.tsv", 7), row), COLUMNS, "cola")
-
-
-def test_message_lists_the_last_column_last():
-    columns = {"label": LAST, "first text": 8, "id": 0}
-    expected = (
-        "at least 9 columns (id in column 1, first text in column 9, label in the last column)"
-    )
-    with pytest.raises(UserError, match=re.escape(expected)):
-        require_columns(Row(Place("f.tsv", 2), ["a"]), columns, "mnli")
-
-
-def test_empty_row_has_no_last_column():
-    with pytest.raises(UserError, match=r"needs at least 1 column \(label in the last column\)"):
-        require_columns(Row(Place("f.tsv", 2), []), {"label": LAST}, "mnli")

@@ -1,26 +1,18 @@
 """A user's own tables as a dataset: `run_classifier.py --task_name=tsv`."""
 
 import dataclasses
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note, warn
 from bert_tf.data.features import InputExample
 from bert_tf.options.declare import value_for
-from bert_tf.tables.columns import cell, find_positions, is_name, num_numbers, positions_in, to_text
-from bert_tf.tables.read import Row, read_table
-from bert_tf.tasks.classification import column_mapping
+from bert_tf.tables.columns import is_name, read_cells, to_text
+from bert_tf.tables.read import read_table
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack_numbers
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
-
-# Entry of `run.json` with the column names in the training file, separated by tabs.
-HEADER = "header"
-# Entry with `TrainingTable.num_columns`.
-NUM_COLUMNS = "num_columns"
 
 
 class CustomDataset(TextDataset):
@@ -33,7 +25,6 @@ class CustomDataset(TextDataset):
         paths: split -> file, for the splits that exist. See `split_files.find_files`.
         options: options for tables.
         labels: names of the labels in the order of their ids; empty to infer them, or for numbers.
-        training: what is known about the training file of an earlier run.
         problem_type: overrides that of the options. "auto" infers it from the training file;
             without one, it is "classification".
 
@@ -48,7 +39,6 @@ class CustomDataset(TextDataset):
         paths: Mapping[str, str],
         options: ClassifierOptions,
         labels: Sequence[str] = (),
-        training: column_mapping.TrainingTable | None = None,
         problem_type: str | None = None,
     ) -> None:
         self._paths, self._options = paths, options
@@ -56,18 +46,15 @@ class CustomDataset(TextDataset):
         has_training_file_only = "eval" not in paths and "train" in paths
         self._holds_out_rows = has_training_file_only and bool(options.dev_fraction)
         self._examples: dict[str, list[InputExample]] = {}
-        self._training = training or column_mapping.TrainingTable()
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
         labels, problem_type = tuple(labels), problem_type or options.problem_type
-        if problem_type == REGRESSION and labels and (options.labels or training is None):
+        if problem_type == REGRESSION and options.labels:
             raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
         require_valid_labels(labels, "--labels")
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
         if not options.label_column and not paths.keys() <= unlabeled:
-            problem = "--do_train and --do_eval need --label_column"
-            if options.ignores_labels and self._holds_out_rows:
-                problem += ", or --dev_fraction=0: rows are held out for evaluation"
-            raise UserError(problem)
+            or_else = ", or --dev_fraction=0" * (options.ignores_labels and self._holds_out_rows)
+            raise UserError(f"--do_train and --do_eval need --label_column{or_else}")
         if not options.label_separator:
             raise UserError("--label_separator must not be empty")
         separator, skipped = options.label_separator, options.skipped_labels
@@ -99,52 +86,31 @@ class CustomDataset(TextDataset):
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
-        path = self._paths[split]
+        path, options, parser = self._paths[split], self._options, self._parser
         is_unlabeled = self.is_unlabeled and split == "train"
         unused = {"label"} if split == "predict" else {"id", "label"} if is_unlabeled else {"id"}
-        columns = column_mapping.columns_of_split(self._options, split, unused)
-        quoted = value_for(self._options.quoted, split)
-        rows = list(read_table(path, quoted, num_used=num_numbers(columns.values())))
+        columns = _columns_of_split(options, split)
+        used = {purpose: column for purpose, column in columns.items() if purpose not in unused}
+        has_header = value_for(options.has_header, split)
+        # The file has a header like the others', unless its text column is another one.
+        if has_header == AUTO and columns["text"] == options.text_column:
+            has_header = "yes" if any(map(is_name, columns.values())) else AUTO
+        table = read_table(path, value_for(options.quoted, split), split=split)
+        rows = list(read_cells(path, table, used, has_header, split))
+        if "label" in used and parser.skipped:
+            kept = [row for row in rows if not parser.is_skipped(row[1]["label"], row[0])]
+            count = counted(len(rows) - len(kept), "row")
+            note(f"{count} left out by --skip_labels={options.skip_labels}", at=path)
+            rows = kept
         if not rows:
-            raise UserError(f"{path} is empty")
-        table = self._options, split, columns
-        header = column_mapping.find_header(path, rows, *table, self._parser, self._training.header)
-        positions = find_positions(path, rows[0], columns, header, split)
-        column_mapping.warn_about_columns(rows, *table, header, self._training)
-        self._training = self._training._replace(text_columns={})  # to warn once
-        if header:
-            del rows[0]
-        if not rows:
-            raise UserError(f"{path} has column names, but no rows below them")
-        if "label" in positions and self._parser.skipped:
-            rows = self._skip_rows(path, rows, positions["label"])
-        places = [row.place for row in rows]
-        values = {
-            purpose: [cell(row, purpose, position) for row in rows]
-            for purpose, position in positions.items()
-        }
-        if "label" in values and self._parser.problem_type != CLASSIFICATION:
+            raise UserError("the file has no rows", at=path)
+        places = [place for place, _ in rows]
+        values = {purpose: [cells[purpose] for _, cells in rows] for purpose in used}
+        if "label" in values and parser.problem_type != CLASSIFICATION:
             values["label"] = list(map(unpack_numbers, values["label"]))
-        is_json = isinstance(rows[0].cells, dict)
-        if quoted == AUTO and not (is_json or re.search(r"\.csv(\.gz)?$", path)):
-            _warn_about_quotes(path, values)
-        if split == "train":
-            label_at = positions_in(positions.get("label"))
-            is_shifted = "label" in positions and label_at[0] < positions["text"]
-            width = len(rows[0].cells) if is_shifted and not is_name(columns["text"]) else 0
-            self._training = column_mapping.TrainingTable(header, width)
-            self.entries = {HEADER: "\t".join(header), NUM_COLUMNS: str(width)}
         if split == "train" and not is_unlabeled:
-            self._parser = infer_labels(path, places, values["label"], self._parser)
+            self._parser = infer_labels(path, places, values["label"], parser)
         return self._to_examples(split, places, values)
-
-    def _skip_rows(self, path: str, rows: Sequence[Row], position: Any) -> list[Row]:
-        kept = [r for r in rows if not self._parser.is_skipped(cell(r, "label", position), r.place)]
-        count = counted(len(rows) - len(kept), "row")
-        note(f"{count} left out by --skip_labels={self._options.skip_labels}", at=path)
-        if not kept:
-            raise UserError(f"--skip_labels={self._options.skip_labels} leaves no row", at=path)
-        return kept
 
     def _to_examples(
         self, split: str, places: Sequence[Where], values: Mapping[str, Sequence[Any]]
@@ -163,10 +129,7 @@ class CustomDataset(TextDataset):
         rows = list(zip(places, guids, labels, *texts, strict=True))
         empty = [place for place, _, _, *row in rows if not all(map(str.strip, row))]
         if empty:
-            warn(
-                f"{counted(len(empty), 'row')} with an empty text, the first at {empty[0]}",
-                at=self._paths[split],
-            )
+            warn(f"{counted(len(empty), 'row')} with an empty text", at=empty[0])
         return [InputExample(guid, *row, label=label) for _, guid, label, *row in rows]
 
     def _hold_out_dev_set(self) -> None:
@@ -174,8 +137,8 @@ class CustomDataset(TextDataset):
         dev_size = max(1, round(self._options.dev_fraction * len(examples)))
         row_count = counted(len(examples), "row")
         if dev_size >= len(examples):
-            problem = f"{path} has only {row_count}, too few to hold out a dev set"
-            raise UserError(problem, fix="Pass --eval_file or --dev_fraction=0")
+            problem = f"{row_count} cannot be split into a training and a dev set"
+            raise UserError(problem, at=path, fix="Pass --eval_file or --dev_fraction=0")
         train, held_out = _split(examples, dev_size, self.problem_type)
         self._examples |= {"train": train, "eval": held_out}
         summary = f"{len(held_out):,} of the {row_count} of {path} are held out for evaluation"
@@ -185,20 +148,12 @@ class CustomDataset(TextDataset):
         )
 
 
-def _warn_about_quotes(path: str, values: Mapping[str, Sequence[Any]]) -> None:
-    for purpose, cells in values.items():
-        stripped = [str(value).strip() for value in cells]
-        all_quoted = len(cells) > 1 and all(re.fullmatch('".*"', text) for text in stripped)
-        # A quoted text of several lines was split into rows.
-        unpaired = [text for text in stripped if text.count('"') % 2]
-        is_split = any(a[0] == '"' and b[-1] == '"' for a, b in pairwise(unpaired))
-        if all_quoted or is_split:
-            warn(
-                f"quotes around a {purpose} are kept",
-                at=path,
-                fix="Pass --quoted=yes to remove them",
-            )
-            return
+def _columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
+    """Returns purpose -> column in the file of a split."""
+    purposes = ("text", "text_pair", "label", "id")
+    columns = {name: getattr(options, f"{name}_column") or "" for name in purposes}
+    found = {name: value_for(column, split) for name, column in columns.items()}
+    return {name: column for name, column in found.items() if column}
 
 
 def _read_ids(values: Sequence[Any], places: Sequence[Where]) -> list[str]:
@@ -206,8 +161,8 @@ def _read_ids(values: Sequence[Any], places: Sequence[Where]) -> list[str]:
     for value, place in zip(values, places, strict=True):
         id_ = to_text(value, "id", place)
         if place_of_id.setdefault(id_, place) != place:
-            duplicate = f"{place}: duplicate id {excerpt(id_)}, also at {place_of_id[id_]}"
-            raise UserError(duplicate, fix="Make ids unique, or omit --id_column")
+            problem = f"duplicate id {excerpt(id_)}, also at {place_of_id[id_]}"
+            raise UserError(problem, at=place)
     return list(place_of_id)
 
 

@@ -5,21 +5,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, warn
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.data.split_files import find_files, no_file
 from bert_tf.finetuning import run_checks
 from bert_tf.options import ClassifierOptions
 from bert_tf.tasks.classification import glue
-from bert_tf.tasks.classification.column_mapping import TrainingTable
-from bert_tf.tasks.classification.custom_dataset import HEADER, NUM_COLUMNS, CustomDataset
+from bert_tf.tasks.classification.custom_dataset import CustomDataset
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
 
-_ENTRIES = (HEADER, NUM_COLUMNS, INPUTS, TARGET_SCALE)
+_ENTRIES = (INPUTS, TARGET_SCALE)
 # Numbers up to this size, and of at least this deviation, are learned as they are, as originally.
 _MAX_TARGET, _MIN_DEVIATION = 10, 0.1
 
@@ -77,12 +75,6 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
     if needs_eval_rows and not options.do_train and "eval" not in paths:
         splits.append("train")
         paths |= find_files(options, ["train"])
-    if "eval" in paths and options.dev_fraction not in (0, ClassifierOptions().dev_fraction):
-        warn(
-            f"--dev_fraction={options.dev_fraction:g} has no effect, as there is a "
-            f"dev file: {paths['eval']}",
-            fix="Check --eval_file",
-        )
     for split in splits:
         can_be_held_out = options.dev_fraction or not options.evaluates
         if split not in paths and not (split == "eval" and can_be_held_out):
@@ -96,11 +88,9 @@ def _find_paths(options: ClassifierOptions) -> dict[str, str]:
 def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -> CustomDataset:
     paths = _find_paths(options)
     labels = list(map(str.strip, options.labels.split(","))) if options.labels else []
-    problem_type, training = options.problem_type, TrainingTable()
+    problem_type = options.problem_type
     models = [folder] if folder else []
     if folder:
-        header, width = folder.entry(HEADER), int(folder.entry(NUM_COLUMNS) or 0)
-        training = TrainingTable(header.split("\t") if header else None, width)
         trained = trained_problem_type(folder)
         if problem_type == AUTO:
             # Models trained by other tools have no run metadata: assume classification.
@@ -119,10 +109,12 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
             if problem_type == AUTO:
                 problem_type = trained_problem_type(teacher) or AUTO
             labels = labels or teacher.labels() or []
-    flags = ("text_column", "text_pair_column")
-    columns = {str(model): [model.entry("flags", flag) or "" for flag in flags] for model in models}
-    training = training._replace(text_columns=columns)
-    return CustomDataset(paths, options, labels, training, problem_type)
+    for model in models:
+        trained_on = [model.entry("flags", flag) for flag in ("text_column", "text_pair_column")]
+        if trained_on[0] and bool(trained_on[1]) != bool(options.text_pair_column):
+            kind = "pairs of texts" if trained_on[1] else "single texts"
+            warn(f"the model was trained on {kind}", at=str(model))
+    return CustomDataset(paths, options, labels, problem_type)
 
 
 def _target_names(folder: RunFolder) -> list[str]:
@@ -176,21 +168,18 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
         pairs = [pairs[names.index(name)] for name in data.labels if pairs] or pairs
         mean, scale = np.transpose(pairs or [(0.0, 1.0)])
         if _standardize((targets - mean) / scale):
-            message = "%s: numbers from %g to %g have another unit than those of %s. Check the "
-            message += "unit, or start with a new head: convert_checkpoint.py --head=encoder"
-            limits = targets.min(), targets.max()
-            log.warning(message, data.describe("train"), *limits, options.init_checkpoint)
+            limits = f"numbers from {targets.min():g} to {targets.max():g}"
+            problem = f"{limits} have another unit than those of {options.init_checkpoint}"
+            advice = "Start with a new head: convert_checkpoint.py --head=encoder"
+            warn(problem, at=data.describe("train"), fix=advice)
     pairs = pairs or _standardize(targets)
     if not pairs:
         return {}
     if exceeds_float32(pairs):
-        warn(
-            f"{data.describe('train')}: float32, which exported and converted models "
-            "return, is too coarse for the differences of these numbers",
-            fix="For such models, subtract the mean beforehand",
-        )
-    message = "Numbers are standardized for training, and losses are those of the results: %s"
-    log.info(message, ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs))
+        problem = "numbers differ too little for the float32 of exported and converted models"
+        warn(problem, at=data.describe("train"))
+    scales = ", ".join(f"(x - {mean:g}) / {scale:g}" for mean, scale in pairs)
+    note(f"Numbers are standardized for training, and losses are those of the results: {scales}")
     return {TARGET_SCALE: json.dumps(pairs)}
 
 
@@ -219,17 +208,14 @@ def _require_order(labels: Sequence[str], folder: RunFolder) -> None:
     """
     model_labels = folder.declared_labels() or []
     expected, actual = ([str(x).casefold() for x in names] for names in (labels, model_labels))
+    outputs, wanted = ", ".join(model_labels), ", ".join(labels)
     if expected != actual and sorted(expected) == sorted(actual):
-        raise UserError(
-            f"The model's outputs are {', '.join(model_labels)}, but the task's labels are "
-            f"{', '.join(labels)}: use --task_name=tsv, which takes the order from the model"
-        )
+        problem = f"the model's outputs are {outputs}, but the task's labels are {wanted}"
+        advice = "Pass --task_name=tsv, which takes the order from the model"
+        raise UserError(problem, at=str(folder), fix=advice)
     # A different number of outputs raises an error when the weights are loaded.
     if model_labels and expected != actual and len(expected) == len(actual):
-        warn(
-            f"The model names its outputs {', '.join(model_labels)}; assuming that "
-            f"they are {', '.join(labels)}, in this order"
-        )
+        warn(f"the model names its outputs {outputs}: are they {wanted}?", at=str(folder))
 
 
 def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
@@ -237,9 +223,5 @@ def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
     for folder in resumed_folders(options):
         trained = trained_problem_type(folder)
         if trained not in (None, data.problem_type):
-            raise UserError(
-                f"--output_dir={folder} contains a run with problem_type={trained}, but "
-                f"this run has problem_type={data.problem_type}",
-                fix="Choose another --output_dir; to start from the weights of the earlier "
-                f"run, also pass --init_checkpoint={folder}",
-            )
+            problem = f"its model has problem_type={trained}, but this run {data.problem_type}"
+            raise UserError(problem, at=str(folder))

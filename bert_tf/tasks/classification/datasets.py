@@ -62,4 +62,4 @@ def require_valid_labels(labels: Sequence[Any], source: str) -> None:
             raise UserError(f"label {number} is not one line of text: {shown}", at=source)
     duplicates = [label for label, count in Counter(labels).items() if count > 1]
     if duplicates:
-        raise UserError(f"duplicate label {excerpt(duplicates[0])}", at=source, fix="Remove one")
+        raise UserError(f"duplicate label {excerpt(duplicates[0])}", at=source)

@@ -5,10 +5,10 @@ import difflib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from bert_tf.base.errors import UserError, excerpt, warn
+from bert_tf.base.errors import UserError, counted, excerpt, warn
 from bert_tf.data.features import InputExample
 from bert_tf.tables.columns import parse_number
-from bert_tf.tables.read import LAST, Row, read_tsv, require_columns
+from bert_tf.tables.read import LAST, Row, read_tsv
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset
 from bert_tf.tasks.classification.options import CLASSIFICATION, REGRESSION
 
@@ -153,12 +153,9 @@ def task_named(name: str) -> TsvTask:
     if name.lower() in TASKS:
         return TASKS[name.lower()]
     close = difflib.get_close_matches(name.lower(), TASKS, n=1)
-    raise UserError(
-        f"Unknown task {name!r}. "
-        f"{(f'Did you mean {close[0]}? ' if close else '')}Pass one of "
-        f"{', '.join(sorted(TASKS))} as --task_name",
-        fix="For your own data, pass --task_name=tsv or --task_module",
-    )
+    advice = f"Did you mean {close[0]}?" if close else "For your own data, pass --task_name=tsv"
+    known = ", ".join(sorted(TASKS))
+    raise UserError(f"--task_name must be one of {known}. Received: {name!r}", fix=advice)
 
 
 # Number of predictions in each submission file.
@@ -209,7 +206,7 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
             continue
         if split.where is not None:
             column, wanted = split.where
-            require_columns(row, {"the value to filter by": column}, task.name)
+            require_columns(row, {"language": column}, task.name)
             if row.cells[column] != wanted:
                 continue
         require_columns(row, needed, task.name)
@@ -218,25 +215,35 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
             guid=f"{split.guid_prefix}-{number}",
             text_a=row.cells[split.text_a],
             text_b=None if split.text_b is None else row.cells[split.text_b],
-            label=_parse_label(task, split, row, is_first=index == 0),
+            label=_parse_label(task, split, row),
         )
+
+
+def require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
+    """Raises a UserError if a row has too few columns for a task.
+
+    `columns` maps the purpose of a column to its index, counted from 0, or `LAST`.
+    """
+    needed = max(0, *columns.values()) + 1
+    if len(row.cells) < needed:
+        numbers = (f"{name}: {'last' if n == LAST else n + 1}" for name, n in columns.items())
+        expected = f"{counted(needed, 'column')}, separated by tabs ({', '.join(numbers)})"
+        received = excerpt("\t".join(row.cells))
+        problem = f"task {task} needs {expected}. Received {len(row.cells)}: {received}"
+        raise UserError(problem, at=row.place, fix="For your own files, pass --task_name=tsv")
 
 
 def _check_header(task: TsvTask, split: Split, row: Row) -> None:
     header = [cell.strip().casefold() for cell in row.cells]
     for name, column in zip(split.text_names, (split.text_a, split.text_b), strict=False):
         if column is not None and header and header[column : column + 1] != [name.casefold()]:
-            cells = excerpt(", ".join(row.cells))
-            warn(
-                f"task {task.name} expects {name!r} as column {column + 1}, but the "
-                f"header is {cells}",
-                at=row.place,
-                fix="Check --data_dir, and whether the header is missing",
-            )
+            received = excerpt(", ".join(row.cells))
+            expected = f"expected a header with {name!r} as column {column + 1} ({task.name})"
+            warn(f"{expected}. Received: {received}", at=row.place)
             return
 
 
-def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:
+def _parse_label(task: TsvTask, split: Split, row: Row) -> str:
     if split.label is None:
         return task.labels[0] if task.labels else "0"
     written: str = row.cells[split.label]
@@ -244,12 +251,5 @@ def _parse_label(task: TsvTask, split: Split, row: Row, is_first: bool) -> str:
     if label in task.labels or (not task.labels and parse_number(label) is not None):
         return label
     allowed = f"one of {', '.join(task.labels)}" if task.labels else "a number"
-    if label.strip() in task.labels:
-        advice = "Remove the spaces around it"
-    elif is_first:
-        advice = f"Is line 1 a header? In task {task.name}, {split.file} has none. "
-        advice += "Is --data_dir the folder of a different task?"
-    else:
-        advice = "Correct or remove the line, or pass --task_name=tsv to use your own labels"
-    subject = f"label {written!r} of task {task.name}"
-    raise UserError(f"{subject} is not {allowed}", at=row.place, fix=advice)
+    problem = f"label {written!r} of task {task.name} is not {allowed}"
+    raise UserError(problem, at=row.place, fix="For your own files, pass --task_name=tsv")

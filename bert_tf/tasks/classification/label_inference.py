@@ -10,22 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bert_tf.base.errors import (
-    Place,
-    UserError,
-    Where,
-    brief,
-    counted,
-    excerpt,
-    note,
-    shortened,
-    warn,
-)
+from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, note, shortened, warn
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tasks.classification.datasets import require_valid_labels
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
-
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
 
 # Labels that mostly occur once are probably not classes if there are more than half as many labels
 # as rows. This limit is at least `_FEW_LABELS` and at most `_MANY_LABELS`.
@@ -76,37 +64,28 @@ class LabelParser:
         else:
             raise UserError("a list of labels needs problem_type=multilabel", at=place)
         if "" in names or not (names or is_multilabel):
-            raise UserError(f"the label is empty. {self._advice('', place)}", at=place)
+            raise UserError("the label is empty", at=place, fix=self.skip_advice(""))
         for name in names:
             if self.labels and name not in self.labels:
-                is_new = not is_placeholder(name)
-                close = difflib.get_close_matches(name, self.labels, n=1) if is_new else []
+                close = difflib.get_close_matches(name, self.labels, n=1)
                 if (number := parse_number(name)) is not None:  # 1 and 1.0 are not close
                     close = [x for x in self.labels if parse_number(x) == number] or close
-                advice = f"Did you mean {brief(close)[0]}?" if close else self._advice(name, place)
-                if self.is_inferred and is_new:
-                    advice += "." * (not close)
-                    advice += " If the label is new, pass all labels as --labels"
-                    if all(parse_number(x) is not None for x in (name, *self.labels)):
-                        advice += ". To predict numbers, pass --problem_type=regression"
-                allowed = shortened(brief(self.labels))
-                raise UserError(
-                    f"label {excerpt(name)} is not one of {allowed}", at=place, fix=advice
-                )
+                advice = self.skip_advice(name)
+                if self.is_inferred and not advice:
+                    advice = "If the label is new, pass all labels as --labels"
+                elif close and not advice:
+                    advice = f"Did you mean {brief(close)[0]}?"
+                problem = f"label {excerpt(name)} is not one of {shortened(brief(self.labels))}"
+                raise UserError(problem, at=place, fix=advice)
         return list(dict.fromkeys(names))
 
     def _named_values(self, value: Any, place: Where) -> list[str]:
         """Lists the numbers in a cell, as text, or the names of those that are 1."""
         texts = [to_text(part, "label", place).strip() for part in _parts(value) or [""]]
         names = target_names(value, self.problem_type)
-        columns = value if isinstance(value, dict) else ()
-        for column, text in itertools.zip_longest(columns, texts):
+        for text in texts:
             if parse_number(text) is None:
-                is_wrong = column is not None and not is_placeholder(text)
-                in_columns = "Label columns have numbers, or 0 and 1: to predict classes, train a "
-                in_columns += "model for each column"
-                advice = in_columns if is_wrong else self._advice(text, place)
-                raise _not_a_number(text, advice, f"{place}: column {column}" if columns else place)
+                raise not_a_number(text, place, self.skip_advice(text))
         if sorted(names) != sorted(self.labels):
             found, expected = (shortened(brief(x)) or "one number" for x in (names, self.labels))
             raise UserError(f"the label has {found}, but others have {expected}", at=place)
@@ -115,13 +94,8 @@ class LabelParser:
             return [by_name[name] for name in self.labels] or texts
         for name, text in by_name.items():
             if text not in ("0", "1"):
-                problem, advice = f"label {name} is {text!r}, not 0 or 1", self._advice(text, place)
-                if 0 < float(text) < 1:
-                    advice = (
-                        "To learn the probabilities of a model, pass its folder as teacher; to "
-                    )
-                    advice += "predict numbers, train a regression"
-                raise UserError(problem, at=place, fix=advice)
+                problem = f"label {name} must be 0 or 1. Received: {text}"
+                raise UserError(problem, at=place, fix=self.skip_advice(text))
         return [name for name in names if by_name[name] == "1"]
 
     def split(self, text: str) -> list[str]:
@@ -137,13 +111,13 @@ class LabelParser:
             names = self.split(to_text(value, "label", place)) or [""]
         return not {*(self.skipped or ())}.isdisjoint(names)
 
-    def _advice(self, name: str, place: Where) -> str:
-        if self.skipped is not None and is_placeholder(name):
-            skip = ",".join((*self.skipped, name)) or ","
-            return f"Correct the row or, to leave out all such rows, pass --skip_labels={skip}"
-        header_advice = "If line 1 is a header, pass --has_header=yes"
-        is_first = isinstance(place, Place) and place.line == 1 and ".json" not in place.file
-        return header_advice if is_first else "Correct or remove the row"
+    def skip_advice(self, name: str) -> str | None:
+        """Returns how to leave out rows with a label that probably stands for a missing one."""
+        if self.skipped is None or not is_placeholder(name):
+            return None
+        return (
+            f"To leave out such rows, pass --skip_labels={','.join((*self.skipped, name)) or ','}"
+        )
 
     def _strip(self, text: str) -> str:
         # A task module may have labels with spaces around them.
@@ -213,12 +187,8 @@ def infer_labels(
     names = list(map(parser.names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
-        advice = f"Is --label_separator={given.separator} correct?"
-        if isinstance(values[0], list):
-            advice = "If there is one label per text, pass it without a list"
-        if known:
-            advice = "If there is one label per text, write its name into a single column"
-        warn("multilabel, but no row has two labels", at=path, fix=advice)
+        problem = f"no row has two labels, separated by {given.separator!r}, but it is multilabel"
+        warn(problem, at=path)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         count = f"{len(parser.labels)} " if parser.labels else ""
@@ -253,18 +223,20 @@ def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -
     if isinstance(lists[0], dict):
         if not is_auto or (numbers and all(x in (0, 1) for x in numbers)):
             return problem_type
-        if -1 in numbers and all(x in (-1, 0, 1) for x in numbers):
-            advice = "If -1 means no label, pass --skip_labels=-1; else --problem_type=regression"
-            raise UserError("labels are -1, 0 and 1", at=path, fix=advice)
-        return REGRESSION
-    if problem_type == REGRESSION or not all(isinstance(x, int | float) for x in numbers):
+        is_unclear = -1 in numbers and all(x in (-1, 0, 1) for x in numbers)
+        problem_type = REGRESSION
+    elif problem_type == REGRESSION or not all(isinstance(x, int | float) for x in numbers):
         return problem_type
-    are_scores = not all(float(x).is_integer() for x in numbers)
-    are_unclear = {*numbers} <= {0, 1} or is_auto != are_scores
-    if are_unclear and len({*map(len, rows)}) == 1 and len(rows[0]) > 1:
+    else:
+        are_scores = not all(float(x).is_integer() for x in numbers)
+        is_unclear = {*numbers} <= {0, 1} or is_auto != are_scores
+        is_unclear &= len({*map(len, rows)}) == 1 and len(rows[0]) > 1
+        problem_type = REGRESSION if is_auto and are_scores else problem_type
+    if is_unclear:
+        examples = shortened(sorted({f"{x:g}" for x in numbers}), 5)
         advice = "To predict them, pass --problem_type=regression; otherwise, list names of labels"
-        raise UserError(f"each label has {len(rows[0])} numbers", at=path, fix=advice)
-    return REGRESSION if is_auto and are_scores else problem_type
+        raise UserError(f"are the numbers {examples} labels?", at=path, fix=advice)
+    return problem_type
 
 
 def _infer_problem_type(places: Sequence[Where], values: Sequence[Any], given: LabelParser) -> str:
@@ -287,19 +259,14 @@ def _infer_problem_type(places: Sequence[Where], values: Sequence[Any], given: L
     for place, text, with_point in zip(places, texts, with_points, strict=True):
         must_be_number = is_number_like(with_point) or not all_integers
         if must_be_number and parse_number(text) is None:
-            raise _not_a_number(text, given._advice(text, place), place, ", but most labels are")
+            advice = "If labels are classes, pass --problem_type=classification"
+            raise not_a_number(text, place, advice if text else given.skip_advice(text))
     return CLASSIFICATION if all_integers else REGRESSION
 
 
-def _not_a_number(text: str, advice: str, place: Where, context: str = "") -> UserError:
-    if _THOUSANDS.fullmatch(text):
-        advice = "Remove thousands separators; if the comma is a decimal comma, write a point"
-    elif "," in text:
-        advice = "Write a decimal point, not a comma"
-        advice += "; if it is a list of labels, pass --problem_type=multilabel"
-    elif context and text:
-        advice += "; if labels are classes, pass --problem_type=classification"
-    return UserError(f"label {excerpt(text)} is not a number{context}", at=place, fix=advice)
+def not_a_number(text: str, place: Where, fix: str | None) -> UserError:
+    """Returns the error for a label that should be a number."""
+    return UserError(f"label {excerpt(text)} is not a number, such as 1500.5", at=place, fix=fix)
 
 
 def _sort_labels(labels: Counter[str]) -> tuple[str, ...]:
@@ -317,12 +284,9 @@ def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows
     ):
         names = shortened(brief(labels))
         reason = f"every row has the label {names}" if labels else "no row has a label"
-        raise UserError(f"{reason}; nothing to learn", at=path, fix="Check --label_column")
+        raise UserError(reason, at=path)
     num_single = sum(counts[label] == 1 for label in labels)
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))
     if has_many and num_single > len(labels) / 2:
-        warn(
-            f"{num_single} of {len(labels)} labels occur only once. Check --label_column",
-            at=path,
-            fix="To predict numbers, pass --problem_type=regression",
-        )
+        problem = f"{num_single} of {len(labels)} labels occur only once"
+        warn(problem, at=path, fix="Check --label_column, or pass --problem_type=regression")

@@ -42,8 +42,7 @@ class TableOptions(SplitFileOptions, affects=DATA):
     id_column: str | None = option(None, "Column of ids, for test_predictions.tsv.", new=True)
     has_header: str = option(
         "auto",
-        "Whether the first row has column names. auto: yes if columns are given by name, or the "
-        "label in that row does not look like those in the other rows.",
+        "Whether the first row has column names. auto: yes if a column is given by name.",
         new=True,
         choices=("auto", "yes", "no"),
         by_split=True,
@@ -51,7 +50,8 @@ class TableOptions(SplitFileOptions, affects=DATA):
     quoted: str = option(
         "auto",
         'Whether cells may be enclosed in quotes ("), and then contain line breaks and delimiters. '
-        "auto: yes for CSV; no for TSV, where quotes are part of the text.",
+        "auto: yes for CSV; for TSV, only if some cells need them, as those that pandas or Excel "
+        "write.",
         new=True,
         choices=("auto", "yes", "no"),
         by_split=True,

@@ -18,8 +18,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, note
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, target_names
@@ -41,16 +40,16 @@ class ModuleDataset(TextDataset):
         self.name = f"task {type(task).__name__}"
         labels = task.get_labels()
         if not isinstance(labels, list | tuple | None):
-            raise UserError(f"get_labels() must return a list, not {_short(labels)}", at=path)
+            expected = "get_labels() must return a list"
+            raise UserError(f"{expected}. Received: {_short(labels)}", at=path)
         names = (str(x) if isinstance(x, numbers.Integral) else x for x in labels or ())
         self.labels = tuple(names)
         require_valid_labels(self.labels, f"{path}: get_labels()")
         allowed = (CLASSIFICATION, MULTILABEL) if self.labels else (REGRESSION,)
         self.problem_type = getattr(task, "problem_type", None) or allowed[0]
         if self.problem_type not in allowed:
-            problem = f"problem_type is {self.problem_type!r}, but get_labels() returns"
-            count = counted(len(self.labels), "label") if self.labels else "no labels"
-            raise UserError(f"{problem} {count}", at=path, fix=f"Use {' or '.join(allowed)}")
+            expected = f"problem_type must be {' or '.join(allowed)} with these get_labels()"
+            raise UserError(f"{expected}. Received: {self.problem_type!r}", at=path)
 
     def read(self, split: str) -> list[InputExample]:
         """Calls the method for a split and checks its examples; for prediction, drops labels.
@@ -61,7 +60,7 @@ class ModuleDataset(TextDataset):
         with _user_code(self._path):
             returned = getattr(self._task, method)(self._data_dir)
             if returned is None:
-                raise UserError(f"{self._path}: {method}(data_dir) returns None, not examples")
+                raise UserError(f"{method}(data_dir) returned None", at=self._path)
             examples = list(returned)
         labels = [_label_of(item) for item in examples if split != "predict"]
         are_lists = any(isinstance(label, list | dict) for label in labels)
@@ -79,9 +78,8 @@ class ModuleDataset(TextDataset):
             self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
             self.entries = {INPUTS: _KINDS[self.has_pairs]}
         elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
-            message = "%s: the model was trained on %s, but some examples are %s. Check text_b"
-            kinds = _KINDS[self.has_pairs], _KINDS[not self.has_pairs]
-            log.warning(message, self.describe(split), *kinds)
+            kind = _KINDS[self.has_pairs]
+            warn(f"the model was trained on {kind}", at=self.describe(split))
         return examples
 
     def describe(self, split: str) -> str:
@@ -95,12 +93,12 @@ class ModuleDataset(TextDataset):
         text_a, text_b = getattr(item, "text_a", None), getattr(item, "text_b", None)
         if not isinstance(text_a, str) or not isinstance(text_b, str | None):
             texts = f"text_a is {_short(text_a)}, text_b is {_short(text_b)}"
-            raise UserError(texts, at=place, fix="Return InputExample objects with strings")
+            raise UserError(f"expected strings. Received: {texts}", at=place)
         if split == "predict":
             return InputExample(guid, text_a, text_b)
         label = _label_of(item)
         if label is None:
-            raise UserError(f"{place} has no label")
+            raise UserError("the example has no label", at=place)
         if isinstance(label, list) and len(label) == len(self.labels):
             values = [{"0.0": "0", "1.0": "1", "False": "0", "True": "1"}.get(x, x) for x in label]
             if {*values} <= {"0", "1"} and not {*values} <= {*self.labels}:
@@ -157,8 +155,8 @@ def _find_task_class(module: types.ModuleType, path: str) -> type:
     leaf_classes = [c for c in classes if not any(c in other.__mro__[1:] for other in classes)]
     if len(leaf_classes) != 1:
         found = ", ".join(sorted(cls.__name__ for cls in leaf_classes)) or "none"
-        problem = f"exactly one class must define at least one of {', '.join(methods)}"
-        raise UserError(problem, at=path, fix=f"Found: {found}")
+        expected = f"one class that defines at least one of {', '.join(methods)}"
+        raise UserError(f"expected {expected}. Received: {found}", at=path)
     return leaf_classes[0]
 
 

@@ -7,7 +7,6 @@ Shapes: B rows in a batch, T tokens in a text, S max_seq_length, L layers, H hid
 import dataclasses
 import functools
 import itertools
-import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -16,8 +15,8 @@ import numpy as np
 
 from bert_tf import checkpoints
 from bert_tf.base import backend, file_names, files
-from bert_tf.base.errors import UserError, counted, excerpt, note, warn
-from bert_tf.base.progress import bar, log
+from bert_tf.base.errors import UserError, counted, note, warn
+from bert_tf.base.progress import bar
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.sentence_transformers import DeclaredVectors, declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder, fingerprint
@@ -33,7 +32,6 @@ from bert_tf.finetuning.prediction import PairCheck, TextCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options.declare import DATA, PATH, RESULTS, ROWS, WEIGHTS, DefaultInt, DefaultStr
-from bert_tf.tables.columns import COLUMN_NAME
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -169,10 +167,6 @@ def _warn_about_texts(options: ExtractionOptions, texts: Sequence[Text]) -> None
     if not column:
         for problem in check_lines(path, lines, "Select a column with --text_column"):
             warn(problem, at=path)
-    elif column.isdecimal() and options.has_header == "auto":
-        level = logging.WARNING if COLUMN_NAME.fullmatch(lines[0]) else logging.INFO
-        message = "%s: the first text is %s. If it is a column name, pass --has_header=yes"
-        log.log(level, message, path, excerpt(lines[0]))
 
 
 class TextFeatures(NamedTuple):

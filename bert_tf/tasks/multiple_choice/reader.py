@@ -33,7 +33,7 @@ def read_questions(
     if split not in paths:
         raise no_file(split, options.data_dir)
     rows = read_table(paths[split])
-    cells = read_cells(paths[split], rows, options.columns(split), True, split)
+    cells = read_cells(paths[split], rows, options.columns(split), "yes", split)
     questions = collect(_parse_questions(cells, num_endings))
     if not questions:
         raise UserError(f"{paths[split]} contains no question")

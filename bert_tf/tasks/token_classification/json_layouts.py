@@ -57,6 +57,8 @@ def read_json(
     """
     counts, num_spans, num_skipped, found = Counter[tuple[str, str]](), 0, 0, []
     for row in read_table(file.path):
+        if not isinstance(row.cells, dict):
+            raise UserError("expected a JSON object", at=row.place)
         cells, is_labeled = _flatten(row.cells)
         if need_labels and not is_labeled:
             num_skipped += 1

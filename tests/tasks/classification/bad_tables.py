@@ -3,7 +3,6 @@
 Each case has the contents of `--data_dir`, flags, and the split that cannot be read.
 """
 
-import csv
 import gzip
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,7 +56,7 @@ def dataset_from_flags(folder: Path | str, flags: Mapping[str, str]) -> CustomDa
     """Returns the dataset that the script builds from its flags."""
     options: dict = dict(flags)
     paths = split_files(str(folder), **{name: options.pop(name, None) for name in _FILE_FLAGS})
-    labels = options.pop("labels", "")
+    labels = options.get("labels", "")
     if "dev_fraction" in options:
         options["dev_fraction"] = float(options["dev_fraction"])
     return CustomDataset(paths, ClassifierOptions(**options), labels.split(",") if labels else ())
@@ -86,42 +85,19 @@ def _bad_jsonl(name: str, content: bytes, message: str, **flags: str) -> BadFile
 
 
 _ROWS = [
-    _bad_tsv(
-        "too few cells", TRAIN + b"ham only\n", r"train\.tsv:5: 1 column, but 2 in .*'ham only'"
-    ),
-    _bad_tsv(
-        "too many cells", TRAIN + b"ham\ta\tb\n", r"train\.tsv:5: 3 columns, but 2 .*--quoted"
-    ),
-    _bad_tsv(
-        "tab in quotes", TRAIN + b'ham\t"a\tb"\n', r"train\.tsv:5: 3 columns.*pass --quoted=yes"
-    ),
-    _bad_tsv(
-        "blank line inside the file",
-        NAMED + b"\nham\ta\n",
-        r"train\.tsv:6: the line is empty",
-        BY_NAME,
-    ),
-    _bad_tsv(
-        "no separator",
-        b"DESC:manner How is it\nLOC:city Where is it\n",
-        r"train\.tsv:1: --text_column=2, but the row has 1 column: 'DESC:manner How is it'\. "
-        r"Separate columns with tabs or, in a \.csv file, commas \(to join files: paste\)",
-    ),
+    _bad_tsv("too few cells", TRAIN + b"ham only\n", r"train\.tsv:5: 1 column, but 2 .*'ham only'"),
+    _bad_tsv("too many cells", TRAIN + b"ham\ta\tb\n", r"train\.tsv:5: 3 columns, but 2 .*quotes"),
+    _bad_tsv("blank line inside the file", TRAIN + b"\nham\ta\n", r"train\.tsv:5: 1 column, but 2"),
+    _bad_tsv("no separator", b"DESC How is it\n", r"train\.tsv:1: --text_column=2, .* 'DESC How"),
     _bad_tsv(
         "several labels as numbers",
         b"3\ta\n3,10\tb\n27\tc\n",
-        r"train\.tsv:2: label '3,10' is not a number, .* list of labels, pass --problem_type=multi",
+        r"train\.tsv:2: label '3,10' is not a number",
     ),
     _bad_tsv(
         "XML",
         b'<?xml version="1.0"?>\n<sentences></sentences>\n',
         r"train\.tsv:1: this is not a text file: .* XML is not read: convert it to JSON lines",
-    ),
-    _bad_tsv("NUL byte", TRAIN + b"ham\ta \0 b\n", r"train\.tsv:5: NUL byte at position 7"),
-    _bad_tsv("lone CR", TRAIN + b"ham\ta\rspam\tb\n", r"train\.tsv:5: CR without LF .*Remove the"),
-    _bad_tsv("old Mac", TRAIN.replace(b"\n", b"\r"), r"train\.tsv:1: CR without .* tr '\\r' '\\n'"),
-    _bad_tsv(
-        "UTF-16", TRAIN.decode().encode("utf-16"), r"train\.tsv:1: .*UTF-16.* iconv -f utf-16"
     ),
     _bad_tsv("UTF-16 without BOM", TRAIN.decode().encode("utf-16-le"), r"train\.tsv:1: NUL byte"),
     _bad_tsv(
@@ -131,67 +107,26 @@ _ROWS = [
     ),
     _bad_tsv("latin-1", TRAIN + b"ham\tcaf\xe9\n", r"train\.tsv:5: .* iconv -f windows-1252 -t"),
     _bad_tsv(
-        "cp1252", TRAIN + "ham\t“Film” – 5 €, it’s\n".encode("cp1252"), "iconv -f windows-1252 -t"
-    ),
-    _bad_tsv(
         "cp1251",
         TRAIN + "ham\tЭто фильм\n".encode("cp1251"),
         r"tsv:5: .* from its encoding, for inst",
     ),
-    _bad_tsv(
-        "10 MB in one cell",
-        TRAIN + b"ham\t" + _LONG_TEXT,
-        r"train\.tsv:5: a cell has more than 131072",
-    ),
-    _bad_tsv("empty", b"", r"train\.tsv is empty"),
-    _bad_tsv("only blank lines", b"\n\r\n\n", r"train\.tsv is empty"),
-    _bad_tsv("header only", b"label\ttext\n", r"train\.tsv has column names, but no rows", BY_NAME),
+    _bad_tsv("10 MB in one cell", TRAIN + b"ham\t" + _LONG_TEXT, r"train\.tsv:5: .*131072"),
+    _bad_tsv("empty", b"", r"train\.tsv: the file has no rows"),
+    _bad_tsv("only blank lines", b"\n\r\n\n", r"train\.tsv: the file has no rows"),
+    _bad_tsv("header only", b"label\ttext\n", r"train\.tsv: the file has no rows", BY_NAME),
     BadFile("a folder", {"train.tsv": None}, r"train\.tsv must be a file, but is a folder"),
-    BadFile(
-        "truncated gzip",
-        {"train.tsv.gz": gzip.compress(TRAIN * 99, mtime=0)[:-20]},
-        r"train\.tsv\.gz is not a",
-    ),
     BadFile("not gzip", {"train.tsv.gz": TRAIN}, r"train\.tsv\.gz is not a complete gzip file"),
     BadFile(
         "unclosed quote",
         {"train.csv": b'label,text\nham,a\nspam,"b\nham,c\nspam,d\n'},
-        r'train\.csv:3: a quote \("\) opened in this row is not closed.*--quoted=no',
-        flags=BY_NAME,
-    ),
-    BadFile(
-        "unclosed quote after a closed one",
-        {"train.csv": b'label,text\nham,a\n"spam\n","b\nham,c\n'},
-        r"train\.csv:3: a quote",
-        flags=BY_NAME,
-    ),
-    BadFile(
-        "unclosed quote before a long text",
-        {"train.csv": b'label,text\nham,"a\n' + b"ham,b\n" * (csv.field_size_limit() // 4)},
-        r"train\.csv:2: a cell has more than 131072 .* closing quote missing\?",
-        flags=BY_NAME,
-    ),
-    BadFile(
-        "text after a closing quote",
-        {"train.csv": b'label,text\nham,"a" b\nspam,c\n'},
-        r"train\.csv:2: text after a closing quote in this row",
+        r'train\.csv:3: a quote \("\) is not closed',
         flags=BY_NAME,
     ),
     BadFile(
         "comma in a text",
         {"train.csv": b"label,text\nham,a\nspam,b, c\n"},
-        r"train\.csv:3: 3 columns, but 2 in the first row\. .*'spam,b, c'.* in quotes",
-        flags=BY_NAME,
-    ),
-    BadFile(
-        "Excel workbook",
-        {"train.csv": b"PK\x03\x04\x14\0\6\0\x08\0"},
-        r"train\.csv:1: this is not a text file: .*Save it as plain text",
-    ),
-    BadFile(
-        "Excel's delimiter declaration",
-        {"train.csv": b"sep=;\r\nlabel;text\r\nham;a\r\nspam;b\r\n"},
-        r"train\.csv:1: 'sep=;' is Excel's delimiter declaration.* Remove the line",
+        r"train\.csv:3: 3 columns, but 2 in the first row: 'spam', 'b', ' c'.* in quotes",
         flags=BY_NAME,
     ),
 ]
@@ -210,18 +145,6 @@ _COLUMNS = [
         BY_NAME,
     ),
     _bad_tsv(
-        "two columns of texts",
-        b"title\tbody\tlabel\na\tb\tham\n",
-        r"--text_column takes one column, such as title; for pairs, .* --text_pair_column=body",
-        {**BY_NAME, "text_column": "title, body"},
-    ),
-    _bad_tsv(
-        "comma after the label column",
-        b"text\tlabel\na\tham\n",
-        r"--label_column=label, has a comma, but only one column",
-        {**BY_NAME, "label_column": "label,"},
-    ),
-    _bad_tsv(
         "column name in a different case",
         b"Label\tText\nham\ta\n",
         r"'text' .* Did you mean --text_column=Text\?",
@@ -236,38 +159,25 @@ _COLUMNS = [
     _bad_tsv(
         "column names, but no header",
         TRAIN,
-        r"train\.tsv:1: there is no column 'text'.* pass 1-based column numbers",
+        r"train\.tsv:1: there is no column 'text'",
         BY_NAME,
-    ),
-    _bad_tsv("quoted column names", b'"label"\t"text"\n"ham"\t"a"\n', r"--quoted=yes", BY_NAME),
-    _bad_tsv(
-        "column name with --has_header=no",
-        TRAIN,
-        r"--text_column=text is a name, but --has_header=no",
-        BY_NAME | {"has_header": "no"},
     ),
     _bad_tsv(
         "column 0",
         TRAIN,
-        r"train\.tsv:1: --text_column=0, but the row has 2 columns.*\. Numbers count from 1",
+        r"train\.tsv:1: --text_column=0, counting from 1, but the row has 2 columns",
         {"text_column": "0", "label_column": "1"},
-    ),
-    _bad_tsv(
-        "column named 0 of pandas",
-        b"0\t1\nham\ta\nspam\tb\n",
-        r"the row has 2 columns: '0, 1'\. Numbers count from 1; if 0 is a name, pass --has_head",
-        {"text_column": "1", "label_column": "0"},
     ),
     _bad_tsv(
         "names that are numbers",
         b"0\t1\t2\nham\ta\tb\nspam\tb\tc\n",
-        r"train\.tsv:1: some columns have numbers as names, but none is named 3\. Pass names: '0'",
+        r"train\.tsv:1: some columns have numbers as names, but none is named 3",
         {"text_column": "1", "label_column": "3", "has_header": "yes"},
     ),
     _bad_tsv(
         "column 3 of 2",
         TRAIN,
-        r"train\.tsv:1: --text_pair_column=3, but the row has 2 columns",
+        r"train\.tsv:1: --text_pair_column=3, counting from 1, but the row has 2 columns",
         BY_NUMBER | {"text_pair_column": "3"},
     ),
     _bad_tsv(
@@ -285,19 +195,13 @@ _COLUMNS = [
     _bad_tsv(
         "comma-separated TSV",
         b"label,text\nham,a\nspam,b\n",
-        r"train\.tsv:1: .* Is this a CSV file\? Then rename it to \.csv",
-        BY_NAME,
-    ),
-    _bad_tsv(
-        "TSV separated by bars",
-        b"label|text\nham|a\nspam|b\n",
-        r"train\.tsv:1: there is no column .* If \| separates columns, replace it with tabs",
+        r"train\.tsv:1: .* If commas separate columns, name the file \.csv",
         BY_NAME,
     ),
     _bad_tsv(
         "semicolon-separated TSV",
         b"ham;a\nspam;b\n",
-        r"train\.tsv:1: --text_column=2, but the row has 1 column.*Is this a CSV file\?",
+        r"train\.tsv:1: --text_column=2, .*1 column.*name the file \.csv",
     ),
     _bad_tsv("no --label_column", TRAIN, r"--label_column", {"text_column": "2"}),
     _bad_split(
@@ -305,7 +209,7 @@ _COLUMNS = [
         "duplicate ids",
         "test.tsv",
         b"?\ta\t1\n?\tb\t2\n?\tc\t1\n",
-        r"test\.tsv:3: duplicate id '1', also at .*test\.tsv:1\.",
+        r"test\.tsv:3: duplicate id '1', also at .*test\.tsv:1",
         id_column="3",
     ),
 ]
@@ -315,7 +219,7 @@ _LABELS = [
     _bad_tsv(
         "only one label",
         b"ham\ta\nham\tb\n",
-        r"train\.tsv: every row has the label ham; .*--label_column",
+        r"train\.tsv: every row has the label ham.*--label_column",
     ),
     _bad_tsv(
         "label not in --labels",
@@ -332,7 +236,7 @@ _LABELS = [
     _bad_tsv(
         "NaN among scores",
         SCORES + b"nan\ta\n",
-        r"train\.tsv:5: label 'nan' is not a number, but most labels are",
+        r"train\.tsv:5: label 'nan' is not a number",
     ),
     _bad_tsv("missing score", SCORES + b"\ta\n", r"train\.tsv:5: label '' is not a number"),
     _bad_tsv(
@@ -348,31 +252,19 @@ _LABELS = [
         BY_NUMBER | {"problem_type": "regression"},
     ),
     _bad_tsv(
-        "one decimal comma",
-        SCORES + b"1,5\ta\n",
-        r"train\.tsv:5: label '1,5' .* Write a decimal point",
-        BY_NUMBER | {"problem_type": "regression"},
-    ),
-    _bad_tsv(
-        "thousands separators",
-        SCORES + b"1,500\ta\n",
-        r"train\.tsv:5: label '1,500' .* Remove thousands separators",
-        BY_NUMBER | {"problem_type": "regression"},
-    ),
-    _bad_tsv(
         "NaN among whole numbers",
         b"0\ta\n1\tb\n" * 20 + b"nan\tc\n",
-        r"train\.tsv:41: label 'nan' is not a number, but .*--problem_type=classification",
+        r"train\.tsv:41: label 'nan' is not a number.*--problem_type=classification",
     ),
     _bad_tsv(
         "decimal commas",
         b"0,5\ta\n1\tb\n1,5\tc\n",
-        r"train\.tsv:1: label '0,5' is not a number, but .* Write a decimal point",
+        r"train\.tsv:1: label '0,5' is not a number, such as 1500\.5",
     ),
     _bad_tsv(
         "regression with label names",
         TRAIN,
-        r"train\.tsv:1: label 'ham' is not a number.*has_header",
+        r"train\.tsv:1: label 'ham' is not a number",
         BY_NUMBER | {"problem_type": "regression", "has_header": "no"},
     ),
     _bad_tsv(
@@ -403,7 +295,7 @@ _LABELS = [
         "unknown label in dev",
         "dev.tsv",
         b"ham\ta\nSpam\tb\n",
-        r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. Did you mean spam\?",
+        r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. If the label is new",
     ),
     _bad_split(
         "eval",
@@ -425,19 +317,14 @@ _LABELS = [
 _JSON = [
     _bad_jsonl("not JSON", JSON + b"ham\ta\n", r"train\.jsonl:3: invalid JSON"),
     _bad_jsonl(
-        "list instead of an object",
-        JSON + b'["ham", "a"]\n',
-        r"train\.jsonl:3: .* is not an object",
-    ),
-    _bad_jsonl(
         "missing key",
         JSON + b'\n{"text": "a"}\n',
-        r"train\.jsonl:4: there is no key 'label' \(--label_column\), only 'text'",
+        r"train\.jsonl:4: there is no column 'label' \(--label_column\), only 'text'",
     ),
     _bad_jsonl(
         "null text",
         JSON + b'{"label": "ham", "text": null}\n',
-        r"train\.jsonl:3: the text must be .* Received: 'null'\. Correct or remove",
+        r"train\.jsonl:3: the text must be .* Received: 'null'",
     ),
     _bad_jsonl(
         "null label",
@@ -462,12 +349,12 @@ _JSON = [
     _bad_jsonl(
         "lone surrogate",
         JSON + b'{"label": "ham", "text": "\\ud83d"}\n',
-        r"train\.jsonl:3: the text contains half a character",
+        r"train\.jsonl:3: the text must be a string",
     ),
     _bad_jsonl(
         "column number for JSON",
         JSON,
-        r"train\.jsonl:1: there is no key '2' .*only 'label', 'text'\. Pass one of these",
+        r"train\.jsonl:1: there is no column '2' .*only 'label', 'text'",
         text_column="2",
     ),
     _bad_jsonl(
@@ -479,7 +366,7 @@ _JSON = [
     BadFile(
         "missing key in a JSON list",
         {"train.json": b'[{"label": "ham", "text": "a"},\n{"label": "spam"}]'},
-        r"train\.json: element 2: there is no key 'text'",
+        r"train\.json: element 2: there is no column 'text'",
         flags=BY_NAME,
     ),
 ]
@@ -524,16 +411,16 @@ _FILES = [
     _bad_tsv(
         "too few rows to hold out",
         b"ham\ta\nspam\tb\n",
-        r"train\.tsv has only 2 rows, too few to hold out a dev set",
+        r"train\.tsv: 2 rows cannot be split",
         BY_NUMBER | {"dev_fraction": "0.9"},
     ),
-    _bad_split("predict", "empty test file", "test.tsv", b"", r"test\.tsv is empty"),
+    _bad_split("predict", "empty test file", "test.tsv", b"", r"test\.tsv: the file has no rows"),
     _bad_split(
         "predict",
         "test file with too few columns",
         "test.tsv",
         b"just a text\n",
-        r"test\.tsv:1: --text_column=2, but the row has 1 column",
+        r"test\.tsv:1: --text_column=2, .* but the row has",
     ),
     BadFile(
         "no test file",
@@ -543,4 +430,6 @@ _FILES = [
     ),
 ]
 
+# Whoever creates a dataset checks that it has the files to read; test_custom_runs has these cases.
+MISSING_FILES = ("no dev file", "no test file")
 BAD_FILES = [*_ROWS, *_COLUMNS, *_LABELS, *_JSON, *_FILES]

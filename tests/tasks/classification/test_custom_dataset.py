@@ -19,6 +19,7 @@ from tests.tasks.classification.bad_tables import (
     BAD_FILES,
     BY_NAME,
     BY_NUMBER,
+    MISSING_FILES,
     TRAIN,
     dataset_from_flags,
     split_files,
@@ -26,8 +27,6 @@ from tests.tasks.classification.bad_tables import (
 )
 
 NO_HELD_OUT_ROWS = {"dev_fraction": "0"}
-# Whoever creates a dataset checks that it has the files to read; test_custom_runs has these cases.
-MISSING_FILES = ("no dev file", "no test file")
 
 
 @pytest.fixture
@@ -78,8 +77,7 @@ EXAMPLES_JSON = "".join(
     ("flags", "file"),
     [
         (BY_NUMBER, {"train_tsv": EXAMPLES_TSV}),
-        (BY_NUMBER, {"train_tsv": "Class\tMessage\n" + EXAMPLES_TSV}),
-        (BY_NUMBER, {"train_txt": "\ufeffClass\tMessage\r\n" + EXAMPLES_TSV}),
+        (BY_NUMBER | {"has_header": "yes"}, {"train_txt": "\ufeffClass\tText\r\n" + EXAMPLES_TSV}),
         (BY_NAME, {"train_tsv": " label\ttext \n" + EXAMPLES_TSV.replace("\n", "\r\n")}),
         (BY_NUMBER, {"train_csv": EXAMPLES_CSV}),
         (BY_NAME, {"train_csv": "label,text\n" + EXAMPLES_CSV}),
@@ -89,6 +87,8 @@ EXAMPLES_JSON = "".join(
         (BY_NAME, {"train_json": json.dumps([json.loads(x) for x in EXAMPLES_JSON.splitlines()])}),
         (BY_NAME, {"train_ndjson_gz": gzip.compress(EXAMPLES_JSON.encode(), mtime=0)}),
         (BY_NAME | {"quoted": "yes"}, {"train_tsv": '"label"\t"text"\n' + EXAMPLES_QUOTED}),
+        (BY_NAME, {"train_tsv": "label\ttext\n" + EXAMPLES_QUOTED}),
+        (BY_NUMBER, {"train_json": json.dumps({"val": [], "train": EXAMPLES})}),
     ],
 )
 def test_file_formats(read_dataset, flags, file):
@@ -126,101 +126,34 @@ def test_json_values_that_are_not_strings(read_dataset):
 
 
 @pytest.mark.parametrize(
-    ("rows", "flags", "is_header"),
+    ("rows", "labels"),
     [
-        (["y\tx", "ham\ta", "ham\tb", "spam\tc"], {}, True),
-        (["ham\ta", "ham\tb", "spam\tc"], {}, False),
-        (["y\tx", "ham\ta", "spam\tb"], {}, False),
-        (["y\tx", "ham\ta", "spam\tb"], {"labels": "ham,spam"}, True),
-        (["ham\tx", "spam\ta", "spam\tb"], {"labels": "ham,spam"}, False),
-        (["y\tx", "1\ta", "2\tb"], {}, True),
-        (["3\tx", "1\ta", "1\tb"], {}, False),
-        (["0.3\tx", "0.1\ta", "0.1\tb"], {}, False),
-        (["score\tx", "0.1\ta", "0.2\tb"], {}, True),
-        (["score\tx", "0\ta", "1\tb", "nan\tc"], {"problem_type": "classification"}, True),
-        (["nan\tx", "1\ta", "2\tb"], {"problem_type": "classification"}, False),
-        (["kinds\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, True),
-        (["a\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
-        (["\tx", "a,b\tx", "b\ty", "\tz"], {"problem_type": "multilabel"}, False),
+        ("Label\tSMS\n" + TRAIN.decode(), ["Label", "ham", "spam"]),
+        ("y\tx\n" + TRAIN.decode(), ["ham", "spam", "y"]),
+        (TRAIN.decode(), ["ham", "spam"]),
     ],
 )
-def test_header_is_detected_from_the_label_column(read_dataset, caplog, rows, flags, is_header):
-    dataset = read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv="\n".join(rows))
-    assert len(dataset.read("train")) == len(rows) - is_header
-    message = f"the first row is used as column names: {rows[0].replace(chr(9), ', ')} (--has"
-    assert caplog.text.count(message) == is_header
+def test_header_is_data_if_columns_have_numbers(read_dataset, caplog, rows, labels):
+    dataset = read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=rows)
+    assert sorted(dataset.labels) == labels
+    assert caplog.text.count("train.tsv:1: looks like a header") == len(labels) - 2
 
 
-def test_requested_column_names_are_not_logged(read_dataset, caplog):
-    read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=b"label\ttext\n" + TRAIN)
-    assert "column names" not in caplog.text
-
-
-NAMED = b"Label\tSMS\n" + TRAIN
-
-
+# Columns and files of a split, and the text of its first row.
 @pytest.mark.parametrize(
-    ("train", "test", "rows", "is_doubtful"),
+    ("flags", "test", "first"),
     [
-        (NAMED, "Label\tSMS\nham\ta\n", 1, False),
-        (NAMED, "?\tSMS\n?\ta\n", 1, False),
-        (NAMED, "?\ta b\n?\tc\n", 2, False),
-        (NAMED, "?\tYes\n?\tc d\n?\te f\n", 3, True),
-        (TRAIN, "?\tYes\n?\tc d\n?\te f\n", 3, False),
-        (None, "?\ttext\n?\tc d\n?\te f\n", 3, True),
-        (None, "?\ttext\n?\tc\n?\te f\n", 3, True),
-        (None, "?\tReview text\n?\tc\n?\te\n", 3, True),
-        (None, "?\ttext\n?\tc\n?\ttext\n", 3, False),
-        (None, "?\t文本\n?\t这部电影的情节非常好\n?\t真是太慢了我不喜欢它\n", 3, True),
-        (TRAIN, "?\ttext\n?\tc d\n?\te f\n", 3, True),
-        (None, "?\tthe text\n?\tc d\n?\te f\n", 3, False),
+        (BY_NUMBER | {"has_header": "yes"}, "?\tx\n?\tc\n", "c"),
+        (BY_NAME, "text\nc\n", "c"),
+        # The label's name says that all files have a header.
+        (BY_NUMBER | {"label_column": "label"}, "?\tx\n?\tc\n", "c"),
+        (BY_NUMBER | {"label_column": "label", "text_column": "2,predict:1"}, "c\n", "c"),
     ],
 )
-def test_header_of_the_test_file(read_dataset, caplog, train, test, rows, is_doubtful):
-    training = {"train_tsv": train} if train else {}
-    dataset = read_dataset(BY_NUMBER | {"labels": "ham,spam"}, test_tsv=test, **training)
+def test_header_of_the_test_file(read_dataset, caplog, flags, test, first):
+    dataset = read_dataset(flags, train_tsv=b"label\ttext\n" + TRAIN, test_tsv=test)
     examples = dataset.read("predict")
-    assert len(examples) == rows
-    assert {example.label for example in examples} == {None}
-    assert examples[0].guid == "test-0"
-    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert len(warnings) == is_doubtful
-    if is_doubtful:
-        name = examples[0].text_a
-        message = f"test.tsv:1 looks like a header, but is read as data: ?, {name} (--has_header=y"
-        assert message in warnings[0]
-
-
-def test_header_above_unique_labels(read_dataset, caplog):
-    dataset = read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv="label\tx\nham\ta\nspam\tb\n")
-    assert "label" in dataset.labels
-    assert "train.tsv:1 looks like a header, but is read as data: label, x" in caplog.text
-    caplog.clear()
-    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv="ham\ttext\nham\ta\nspam\tb\n")
-    assert "looks like" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("rows", "flags", "expected_warning"),
-    [
-        ('"ham"\t"a b"\n"spam"\t"c d"\n', {}, True),
-        ('"ham"\ta b\n"spam"\tc d\n', {}, True),
-        ('ham\t"a b"\nspam\t "c" \n', {}, True),
-        ('ham\t"a b"\nspam\tc d\n', {}, False),
-        ('"ham"\t"a b"\n"spam"\t"c d"\n', {"quoted": "no"}, False),
-        ('"ham"\t"a b"\n"spam"\t"c d"\n', {"quoted": "yes"}, False),
-    ],
-)
-def test_quoted_cells_warning(read_dataset, caplog, rows, flags, expected_warning):
-    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv=rows)
-    message = "are kept. Pass --quoted=yes to remove them"
-    assert caplog.text.count(message) == expected_warning
-
-
-def test_declared_header_is_skipped(read_dataset, caplog):
-    flags = BY_NUMBER | {"labels": "ham,spam", "has_header": "yes"}
-    dataset = read_dataset(flags, test_tsv="?\ttext\n?\tc d\n?\te f\n")
-    assert [example.text_a for example in dataset.read("predict")] == ["c d", "e f"]
+    assert [(x.guid, x.text_a, x.label) for x in examples] == [("test-0", first, None)]
     assert "WARNING" not in caplog.text
 
 
@@ -266,9 +199,10 @@ def test_label_inference(read_dataset, cells, problem_type, labels):
 )
 def test_missing_number_is_not_a_class(read_dataset, mark):
     rows = "1\ta\n2\tb\n3\tc\n"
-    with pytest.raises(UserError, match=r"train\.tsv:4: label .* is not a number, but") as caught:
+    with pytest.raises(UserError, match=r"train\.tsv:4: label .* is not a number") as caught:
         read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=f"{rows}{mark}\td\n")
-    assert str(caught.value).count("--problem_type=classification") == bool(mark)
+    flag = "--problem_type=classification" if mark else "--skip_labels=,"
+    assert flag in caught.value.fix
     if mark:
         flags = BY_NUMBER | NO_HELD_OUT_ROWS | {"problem_type": "classification"}
         assert mark in read_dataset(flags).labels
@@ -285,7 +219,7 @@ def test_rows_with_skipped_labels_are_left_out(read_dataset, caplog):
     assert [example.text_a for example in dataset.read("eval")] == ["y"]
     assert "train.tsv: 2 rows left out by --skip_labels=-," in caplog.text
     assert "dev.tsv: 2 rows left out by --skip_labels=-," in caplog.text
-    with pytest.raises(UserError, match=r"dev\.tsv: --skip_labels=-, leaves no row"):
+    with pytest.raises(UserError, match=r"dev\.tsv: the file has no rows"):
         read_dataset(flags, dev_tsv="-\tx\n").read("eval")
 
 
@@ -307,24 +241,13 @@ def test_numbers_null_and_lists_are_skipped(read_dataset):
         # A first row without a label is not a header.
         ("-\tx\na\ty\n", {"labels": "a,b"}, "1: label '-' is not one of a, b. .* --skip_labels=-$"),
         ("0\tx\n-1\ty\n", {"labels": "0,1"}, "2: label '-1' is not .* pass --skip_labels=-1$"),
-        ("a\tx\nc\ty\n", {"labels": "a,b"}, "2: label 'c' .* a, b. Correct or remove the row$"),
-        ("a\tx\n\ty\n", {}, "2: the label is empty. Correct the row or, .* --skip_labels=,$"),
-        ("1\tx\n2\ty\n?\tz\n", {}, "3: label '\\?' is not a number, .* --skip_labels=\\?;"),
+        ("a\tx\n\ty\n", {}, "2: the label is empty.* --skip_labels=,$"),
         ("-\tx\n?\ty\n", {"labels": "a,b", "skip_labels": "-"}, "2: .* --skip_labels=-,\\?$"),
     ],
 )
 def test_errors_of_missing_labels_name_the_flag(read_dataset, rows, flags, message):
     with pytest.raises(UserError, match=rf"train\.tsv:{message}"):
         read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | flags, train_tsv=rows)
-
-
-@pytest.mark.parametrize(("label", "is_number"), [("2.5", True), ("x", False)])
-def test_numbers_that_are_no_classes_name_regression(read_dataset, label, is_number):
-    rows = "1\ta\n2\tb\n3\tc\n"
-    dataset = read_dataset(BY_NUMBER, train_tsv=rows, dev_tsv=f"1\ta\n{label}\tb\n")
-    with pytest.raises(UserError, match=r"dev\.tsv:2: label .* is not one of 1, 2, 3") as error:
-        dataset.read("eval")
-    assert str(error.value).endswith("pass --problem_type=regression") == is_number
 
 
 def test_mixed_names_and_numbers_are_classes(read_dataset):
@@ -349,11 +272,11 @@ def test_json_mixes_numbers_and_other_values(read_dataset):
 
 def test_decimal_commas(read_dataset):
     rows = "0,5\ta\n1,0\tb\n1,5\tc\n"
-    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5'.* Write a decimal point"):
+    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5'.* such as 1500.5"):
         read_dataset(BY_NUMBER, train_tsv=rows)
-    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5' .* Write a decimal point"):
+    with pytest.raises(UserError, match=r"train\.tsv:1: label '0,5' .* such as 1500.5"):
         read_dataset(BY_NUMBER, train_tsv="0,5\ta\n1\tb\n1,5\tc\n2\td\n")
-    with pytest.raises(UserError, match=r"train\.tsv:3: label '0,0' .* Write a decimal point"):
+    with pytest.raises(UserError, match=r"train\.tsv:3: label '0,0' .* such as 1500.5"):
         read_dataset(BY_NUMBER, train_tsv="0.5\ta\n1\tb\n0,0\tc\n")
     flags = BY_NUMBER | {"problem_type": "classification"}
     assert read_dataset(flags, train_tsv=rows).labels == ("0,5", "1,0", "1,5")
@@ -387,7 +310,7 @@ def test_multi_label_json(read_dataset, caplog):
 def test_multi_label_separator(read_dataset, caplog):
     flags = BY_NUMBER | NO_HELD_OUT_ROWS | {"problem_type": "multilabel"}
     read_dataset(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
-    assert "no row has two labels. Is --label_separator=, correct?" in caplog.text
+    assert "no row has two labels" in caplog.text
     caplog.clear()
     read_dataset(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
     assert "no row has two labels" not in caplog.text
@@ -435,8 +358,7 @@ def test_too_many_distinct_labels_warning(read_dataset, caplog):
 
 def test_empty_texts_are_counted(read_dataset, caplog):
     read_dataset(BY_NUMBER, train_tsv="ham\ta\nspam\t\nham\t \n").read("train")
-    assert caplog.text.count("2 rows with an empty text, the first at ") == 1
-    assert "train.tsv:2" in caplog.text
+    assert caplog.text.count("train.tsv:2: 2 rows with an empty text") == 1
 
 
 # ---- Held-out rows -------------------------------------------------------------------------
@@ -492,7 +414,7 @@ def test_prediction_holds_out_nothing(read_dataset, caplog):
 @pytest.mark.shared
 def test_sms_spam_collection():
     path = str(data("sms/SMSSpamCollection"))
-    options = ClassifierOptions(text_column="2", label_column="1")
+    options = ClassifierOptions(text_column="2", label_column="1", has_header="yes")
     dataset = CustomDataset(split_files(os.path.dirname(path)), options)
     assert dataset.labels == ("ham", "spam")
     train, held_out = dataset.read("train"), dataset.read("eval")
@@ -601,107 +523,13 @@ HEADER = "id\tlabel\ttext\n" + "1\tham\tgood\n2\tspam\tbad\n" * 2
 NUMBERS = {"label_column": "2", "text_column": "3"}
 
 
-@pytest.mark.parametrize(
-    ("split", "content", "expected_warning"),
-    [
-        ("eval", "id\tlabel\ttitle\ttext\n1\tham\tnews\tgood\n", "column 3 is 'title', but 'text'"),
-        # Read as data, as it differs from the header of the training file.
-        ("predict", "id\ttext\tsource\n1\tgood\tweb\n", "column 3 is 'source', but 'text'"),
-        ("eval", "id\tLabel\tText\n1\tham\tgood\n", None),
-        ("predict", "id\tlabel\ttext\n1\t\tgood\n", None),
-        ("predict", "1\tham\tgood\n", None),
-    ],
-)
-def test_column_number_with_a_different_name(
-    read_dataset, caplog, split, content, expected_warning
-):
-    file = {"eval": "dev_tsv", "predict": "test_tsv"}[split]
-    dataset = read_dataset(NUMBERS, train_tsv=HEADER, **{file: content})
-    caplog.clear()
-    dataset.read(split)
-    warnings = [message for message in caplog.messages if "in the training file" in message]
-    assert len(warnings) == bool(expected_warning)
-    for warning in warnings:
-        assert expected_warning in warning
-        assert warning.endswith("Check --text_column")
-
-
 def test_named_columns_may_be_in_any_order(read_dataset, caplog):
     read_dataset(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
-    assert "in the training file" not in caplog.text
     # A data row may look like a header.
     read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=EXAMPLES_TSV, dev_tsv="ham\tspam\n").read(
         "eval"
     )
     assert not [record for record in caplog.records if record.levelname == "WARNING"]
-
-
-def test_repeated_header_warning(read_dataset, caplog, tmp_path):
-    again = "\ufeff" + HEADER  # a file with a byte order mark was appended
-    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=HEADER + HEADER + again)
-    assert dataset.labels == ("ham", "label", "spam")
-    assert [message for message in caplog.messages if "equals" in message] == [
-        f"{tmp_path}/train.tsv:6 equals the header (2 such rows in all). "
-        "Check whether files were concatenated"
-    ]
-    caplog.clear()
-    read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_tsv=HEADER)
-    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=EXAMPLES_TSV + EXAMPLES_TSV)
-    assert "equals the header" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("fraction", "expected_warning"), [(0.5, True), (0.2, False), (0.0, False)]
-)
-def test_dev_fraction_with_a_dev_file(tmp_path, run_log, fraction, expected_warning):
-    for name in ("train", "dev"):
-        (tmp_path / f"{name}.tsv").write_text(HEADER)
-    flags = {**BY_NAME, "task_name": "tsv", "data_dir": str(tmp_path), "dev_fraction": fraction}
-    make_dataset(ClassifierOptions(do_train=True, **flags), "train")
-    assert (
-        "--dev_fraction=0.5 has no effect, as there is a dev file" in run_log.text
-    ) == expected_warning
-
-
-def test_quotes_inside_of_csv_texts_do_not_warn(read_dataset, caplog):
-    rows = '"""One,"" he said, ""two.","three"\n"They ""four""","five"\n"six""","seven"\n'
-    flags = {"text_column": "1", "text_pair_column": "2", "labels": "ham,spam"}
-    examples = read_dataset(flags, test_csv=rows).read("predict")
-    assert examples[0].text_a == '"One," he said, "two.'
-    assert "quotes around" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("quoted", "advice"),
-    [
-        (
-            "auto",
-            "or enclose the text in quotes and pass --quoted=yes (run_classifier.py). If comm",
-        ),
-        ("yes", "or enclose the text in quotes. If commas separate columns, name the file .csv"),
-    ],
-)
-def test_advice_does_not_repeat_the_flag(read_dataset, quoted, advice):
-    flags = {"text_column": "1", "labels": "ham,spam", "quoted": quoted}
-    with pytest.raises(UserError) as error:
-        read_dataset(flags, test_tsv="one\ta\ntwo\tb\tc\n").read("predict")
-    assert advice in str(error.value)
-
-
-def test_further_cells_are_left_out(read_dataset, caplog):
-    """As in the STS benchmark, whose columns are given by number."""
-    rows = "a\tb\tc\td\t0.5\tone\ttwo\n" + "a\tb\tc\td\t3.5\tsix\tten\tweb\tsite\n" * 2
-    flags = {"text_column": "6", "text_pair_column": "7", "label_column": "5", "dev_fraction": "0"}
-    examples = read_dataset(flags, train_csv=rows).read("train")
-    assert [(e.text_a, e.text_b, e.label) for e in examples] == [
-        ("one", "two", "0.5"),
-        *[("six", "ten", "3.5")] * 2,
-    ]
-    warning = "train.csv:2: 2 rows have more columns than the first row (7). The rest is left out"
-    assert caplog.text.count(warning) == 1
-    # By name, the columns may be wrong.
-    with pytest.raises(UserError, match=r"train.csv:2: 9 columns, but 7 .* name all columns"):
-        read_dataset({"text_column": "one", "label_column": "0.5"}, train_csv=rows)
 
 
 def test_long_labels_are_shortened(read_dataset, caplog):
@@ -733,20 +561,6 @@ def test_data_in_the_output_dir(tmp_path):
     assert make_dataset(ClassifierOptions(**flags), "train").read("train")
 
 
-@pytest.mark.parametrize(
-    ("rows", "warns"),
-    [
-        ('"one\ntwo"\nthree\n', True),
-        ('"one" two\n"three"\n', False),
-        ('5" nails\n6" nails\n', False),
-    ],
-)
-def test_texts_of_several_lines_in_a_tsv_file_warn(read_dataset, caplog, rows, warns):
-    flags = {"text_column": "1", "labels": "ham,spam"}
-    read_dataset(flags, test_tsv=rows).read("predict")
-    assert ("quotes around a text are kept. Pass --quoted=yes" in caplog.text) == warns
-
-
 TOXIC = "id,comment_text,toxic,insult\n1,you are kind,0,0\n2,you are bad,1,1\n3,bad,1,0\n"
 COLUMNS = NO_HELD_OUT_ROWS | {"text_column": "comment_text", "label_column": "toxic,insult"}
 
@@ -774,7 +588,7 @@ def test_values_of_label_columns(read_dataset, old, new, problem_type, label):
 
 
 def test_label_columns_by_number_and_in_json(read_dataset):
-    by_number = COLUMNS | {"text_column": "2", "label_column": "3,4"}
+    by_number = COLUMNS | {"text_column": "2", "label_column": "3,4", "has_header": "yes"}
     dataset = read_dataset(by_number, train_csv=TOXIC, dev_csv=TOXIC)
     assert dataset.labels == ("toxic", "insult")
     assert dataset.read("eval")[2].label == ("toxic",)
@@ -788,15 +602,14 @@ def test_label_columns_by_number_and_in_json(read_dataset):
 @pytest.mark.parametrize(
     ("flags", "old", "new", "message"),
     [
-        ({}, "3,bad,1,0", "3,bad,x,0", "csv:4: column toxic: label 'x' is not a number. Label col"),
-        ({}, "3,bad,1,0", "3,bad,1,", "csv:4: column insult: label '' .* pass --skip_labels=,"),
+        ({}, "3,bad,1,0", "3,bad,x,0", "csv:4: label 'x' is not a number"),
+        ({}, "3,bad,1,0", "3,bad,1,", "csv:4: label '' .* pass --skip_labels=,"),
         ({"labels": "a,b"}, "", "", "the label has toxic, insult, but others have a, b"),
-        ({}, "3,bad,1,0", "3,bad,-1,-1", "labels are -1, 0 and 1. .* pass --skip_labels=-1"),
+        ({}, "3,bad,1,0", "3,bad,-1,-1", "-1, 0, 1 labels"),
         ({"label_column": "toxic,insul"}, "", "", "Did you mean --label_column=insult"),
-        ({"label_column": "toxic,toxic"}, "", "", "repeats a column"),
         ({"label_column": "toxic,comment_text"}, "", "", "are the same column"),
         ({"problem_type": "classification"}, "", "", "needs problem_type=multilabel"),
-        ({"problem_type": "multilabel"}, "1,0", "2,0", "label toxic is '2', not 0 or 1"),
+        ({"problem_type": "multilabel"}, "1,0", "2,0", "label toxic must be 0 or 1"),
     ],
 )
 def test_invalid_label_columns(read_dataset, flags, old, new, message):
@@ -806,7 +619,7 @@ def test_invalid_label_columns(read_dataset, flags, old, new, message):
 
 def test_rows_of_label_columns_can_be_skipped(read_dataset):
     content = TOXIC.replace("1,0", "-1,-1")
-    with pytest.raises(UserError, match=r"dev.csv:4: label toxic is '-1'.*pass --skip_labels=-1"):
+    with pytest.raises(UserError, match=r"dev.csv:4: label toxic must be 0.* --skip_labels=-1"):
         read_dataset(COLUMNS, train_csv=TOXIC, dev_csv=content).read("eval")
     flags = COLUMNS | {"skip_labels": "-1"}
     assert len(read_dataset(flags, train_csv=TOXIC, dev_csv=content).read("eval")) == 2
@@ -822,7 +635,7 @@ def test_columns_and_header_of_one_split(read_dataset):
         ("8", "four"),
     ]
     message = (
-        r"there is no column 'text'.* If only this file differs, add ,predict:NAME to --text_col"
+        r"there is no column 'text'.* If only this file differs, add ,predict:NAME to the flag"
     )
     with pytest.raises(UserError, match=message):
         read_dataset(BY_NAME, train_csv=train, test_csv="id,body\n1,x\n").read("predict")
@@ -838,11 +651,8 @@ def test_columns_and_header_of_one_split(read_dataset):
 @pytest.mark.parametrize(
     ("train_labels", "label", "advice"),
     [
-        ("ab", "c", "Correct or remove the row. If the label is new, pass all labels as --labels"),
-        (["good", "bad"], "god", "Did you mean good? If the label is new, pass all labels as"),
-        (["0.0", "1.0"], "1", "Did you mean 1.0? If the label is new"),
-        ("01", "1.0", "Did you mean 1? If the label is new"),
-        ("01", "2", "Correct or remove the row. If the label is new"),
+        ("ab", "c", "If the label is new, pass all labels as --labels"),
+        (["good", "bad"], "god", "If the label is new"),
     ],
 )
 def test_label_of_dev_set_only(read_dataset, train_labels, label, advice):

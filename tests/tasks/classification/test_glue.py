@@ -215,7 +215,7 @@ def test_task_names_are_case_insensitive(name):
 
 
 def test_unknown_task_error_lists_known_tasks():
-    with pytest.raises(UserError, match=rf"'sst'.*{', '.join(sorted(TASKS))}.*--task_name"):
+    with pytest.raises(UserError, match=rf"--task_name .*{', '.join(sorted(TASKS))}.*'sst'"):
         task_named("sst")
 
 
@@ -270,8 +270,7 @@ def test_missing_header_warning(write, caplog, task, split, row, missing_column)
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == bool(missing_column)
     if missing_column:
-        assert f"tsv:1: task {task} expects {missing_column!r} as column " in messages[0]
-        assert messages[0].endswith("and whether the header is missing")
+        assert f"tsv:1: expected a header with {missing_column!r} as column " in messages[0]
 
 
 def test_xnli_has_no_test_set(tmp_path):
@@ -282,50 +281,25 @@ def test_xnli_has_no_test_set(tmp_path):
 @pytest.mark.parametrize(
     ("task", "split", "content", "message"),
     [
-        (
-            "cola",
-            "train",
-            "s\t1\t\tx\ns\t2\t\tx\n",
-            "2: label '2' of task cola is not one of 0, 1. Co",
-        ),
-        (
-            "cola",
-            "dev",
-            "s\t1 \t\tx\n",
-            "1: label '1 ' of task cola is not one of 0, 1. Remove the sp",
-        ),
-        ("cola", "dev", "s\t\u00a01\t\tx\n", "Remove the spaces"),
+        ("cola", "train", "s\t1\t\tx\ns\t2\t\tx\n", "2: label '2' of task cola is not one of 0, 1"),
+        ("cola", "dev", "s\t1 \t\tx\n", "1: label '1 ' of task cola is not one of 0, 1"),
         (
             "cola",
             "train",
             "source\tlabel\tx\tsentence\n",
-            "Is line 1 a header? In task cola, train.tsv has none. Is --data_dir the folder",
+            "1: label 'label' of task cola is not one of",
         ),
         (
             "mrpc",
             "train",
             "Quality\nQuality\ta\tb\tc\td\n",
-            "2: label 'Quality' of task mrpc is not",
+            "2: label 'Quality' of task mrpc is not one",
         ),
-        (
-            "mrpc",
-            "train",
-            "header\n1\ta\tb\tc\n",
-            "(label in column 1, first text in column 4, second",
-        ),
-        (
-            "mnli",
-            "test",
-            "header\n1\ta\n",
-            "(id in column 1, first text in column 9, second text in",
-        ),
-        (
-            "xnli",
-            "dev",
-            "header\nzh\tneutral\n",
-            "needs at least 8 columns (label in column 2, first",
-        ),
-        ("xnli", "dev", "header\n\nzh\n", "2: the line is empty"),
+        ("mrpc", "train", "header\n1\ta\tb\tc\n", "(label: 1, first text: 4, second"),
+        ("mnli", "test", "header\n1\ta\n", "(id: 1, first text: 9, second text: 10)"),
+        ("xnli", "dev", "header\nzh\tneutral\n", "task xnli needs 8 columns"),
+        ("xnli", "dev", "header\n\nzh\n", "2: task xnli needs 1 column"),
+        ("rte", "dev", "h\na,b\n", "(id: 1, label: last, first text: 2, second text: 3)"),
         ("xnli", "dev", "h\nzh\tcontradictory" + "\t" * 6 + "\n", "2: label 'contradictory'"),
     ],
 )
@@ -383,9 +357,9 @@ def test_line_endings_boms_and_blank_lines_are_ignored(tmp_path, task, split):
 )
 def test_folder_of_a_different_task_warning(write, caplog, task, split, header, missing_column):
     assert read_examples(TASKS[task], split, write(task, split, header)) == []
-    message = f"{split}.tsv:1: task {task} expects {missing_column!r} as column "
+    message = f"{split}.tsv:1: expected a header with {missing_column!r} as column "
     assert len(caplog.messages) == bool(missing_column)
-    assert all(message in text and "the header is 'i" in text for text in caplog.messages)
+    assert all(message in text for text in caplog.messages)
 
 
 @pytest.mark.shared

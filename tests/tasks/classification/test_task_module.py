@@ -202,7 +202,7 @@ MULTI = 'problem_type = "multilabel"'
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (task_module_code("None"), r": get_train_examples\(data_dir\) returns None"),
+        (task_module_code("None"), r": get_train_examples\(data_dir\) returned None"),
         (task_module_code("3"), ": TypeError: 'int' object is not iterable"),
         (task_module_code("open(data_dir)"), ":6: IsADirectoryError: "),
         (
@@ -211,7 +211,7 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task_module_code("[PaddingInputExample()]"),
-            ": example train-0 of .*: text_a is None, .* Return InputExample",
+            ": example train-0 of .*: expected strings. Received: text_a is None",
         ),
         (
             task_module_code('[Example("a", None)]'),
@@ -219,11 +219,11 @@ MULTI = 'problem_type = "multilabel"'
         ),
         (
             task_module_code('[Example("a", "b", 3)]'),
-            ": example a of .*: text_a is 'b', text_b is 3. Return .* with strings",
+            ": example a of .*: expected strings. .*text_b is 3",
         ),
         (
             task_module_code('[Example("a", "b")]'),
-            ": example a of .* has no label",
+            ": example a of .*: the example has no label",
         ),
         (
             task_module_code('[Example("a", "b", "", "maybe")]'),
