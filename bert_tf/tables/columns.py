@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, Where, counted, excerpt, shortened
+from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, shortened, warn
 from bert_tf.tables.read import BAR_HINT, Row
 
 _SHOWN_NAMES = 20  # in a message
@@ -23,12 +23,27 @@ _NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def read_cells(
-    path: str, rows: Iterable[Row], columns: Mapping[str, str], has_header: bool, split: str = ""
+    path: str,
+    rows: Iterable[Row],
+    columns: Mapping[str, str],
+    has_header: str = "auto",
+    split: str = "",
 ) -> Iterator[tuple[Where, dict[str, Any]]]:
-    """Yields the place of each row, and purpose -> `cell`; see `find_positions`."""
+    """Yields the place of each row, and purpose -> `cell`; see `find_positions`.
+
+    With `has_header="auto"`, the first row has the names of columns if any is given by name.
+    """
     positions: dict[str, Any] = {}
+    named = [f"{_flag(x)}={column}" for x, column in columns.items() if is_name(column)]
+    if named and has_header == "no":
+        raise UserError(f"{named[0]} is a name, but --has_header=no: pass a 1-based number")
     for row in rows:
-        is_header = has_header and not (positions or isinstance(row.cells, dict))
+        is_first = not (positions or isinstance(row.cells, dict))
+        is_header = is_first and (has_header == "yes" or bool(named))
+        if is_first and not is_header and any(map(COLUMN_NAME.fullmatch, row.cells)):
+            names = shortened(brief(row.cells), _SHOWN_NAMES)
+            problem = f"looks like a header, but is read as data: {names}"
+            warn(problem, at=row.place, fix="Pass columns by name, or --has_header=yes")
         if not positions:
             header = [name.strip() for name in row.cells] if is_header else []
             positions = find_positions(path, row, columns, header, split)

@@ -8,8 +8,10 @@ import functools
 import itertools
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -17,17 +19,20 @@ import tensorflow as tf
 from bert_tf import checkpoints, training
 from bert_tf.base import file_names, files, signals
 from bert_tf.base.errors import Input, UserError, counted, note, warn
+from bert_tf.base.other_libraries import explains_fields
 from bert_tf.base.progress import bar
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
-from bert_tf.data.texts import STDIN, check_lines, display_name
+from bert_tf.data.texts import check_lines
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.modeling import BertPretrainer
+from bert_tf.tables.texts import STDIN, display_name
 from bert_tf.tasks.fill_mask.masked_texts import (
     ANY,
+    BEGIN,
     CONTINUATION,
     MASK,
     MaskedTexts,
@@ -37,7 +42,7 @@ from bert_tf.tasks.fill_mask.masked_texts import (
     warn_of_other_masks,
 )
 from bert_tf.tasks.fill_mask.options import MaskedWordsOptions
-from bert_tf.tasks.fill_mask.word_search import Candidate, WordSearch
+from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
 STDOUT = "-"
@@ -49,6 +54,14 @@ _MAX_TEXTS = _MAX_ROWS = 4096
 _DECIMALS = 6
 # Maximum number of masks side by side in a table, so that their candidates fit on a line.
 _MASKS_PER_LINE = 4
+
+
+@explains_fields
+class Candidate(NamedTuple):
+    """A candidate word for a mask, with its probability."""
+
+    word: str
+    probability: float
 
 
 def run(options: MaskedWordsOptions) -> None:
@@ -76,7 +89,7 @@ def run(options: MaskedWordsOptions) -> None:
             if not (model.num_texts or options.text_column):
                 name, advice = display_name(input_file), "Select a column with --text_column"
                 for problem in check_lines(name, [text for _, text in chunk], advice):
-                    warn(f"{name}: {problem}")
+                    warn(problem, at=name)
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
                 formatted = format_text(line_number, text, masks)
@@ -95,7 +108,7 @@ def run(options: MaskedWordsOptions) -> None:
 
 def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:
     if options.input_file:
-        return read_masked_texts(options.input_file, options.text_column)
+        return read_masked_texts(options.input_file, options.text_column, **options.layout())
     text = " ".join((options.text or "").split())
     require_mask(text, "--text")
     return iter([(1, text)])
@@ -182,6 +195,86 @@ class FillMask:
         outputs = self._inference.predict({**rows, "kinds": kinds})
         count = self._num_allowed[kind]
         return outputs["ids"][..., :count], outputs["probabilities"][..., :count]
+
+
+# (rows, `BEGIN` or `CONTINUATION`) -> ids and probabilities [R, K] of the K best pieces, most
+# probable first.
+TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
+
+
+class _Word(NamedTuple):
+    """A word, or only its first pieces so far, in place of the mask with the index `mask`."""
+
+    mask: int
+    pieces: tuple[int, ...]
+    probability: float
+
+
+@dataclass(frozen=True)
+class WordSearch:
+    """Finds the most probable words of up to `max_pieces` word pieces, for `whole_word`.
+
+    A mask is replaced by 1, 2, ... masks, which are filled from left to right; a beam keeps the
+    `top_k` most probable prefixes. The probability of a word is the product of the probabilities of
+    its word pieces, each relative to the pieces allowed at its position. Words of different lengths
+    are compared directly, so the probabilities of all words may add up to more than 1.
+    """
+
+    top_pieces: TopPieces
+    tokenizer: FullTokenizer
+    top_k: int
+    max_pieces: int
+
+    def __call__(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
+        """Returns the `top_k` words for each mask."""
+        best: dict[int, list[_Word]] = {mask: [] for mask in masks.tolist()}
+        for num_pieces in range(1, self.max_pieces + 1):
+            words = [_Word(mask, (), 1.0) for mask in best]
+            for _ in range(num_pieces):
+                words = self._extend(texts, words, num_pieces)
+                # Probabilities only decrease: drop prefixes that cannot become one of the best.
+                words = [
+                    word
+                    for word in words
+                    if len(complete := best[word.mask]) < self.top_k
+                    or word.probability > complete[-1].probability
+                ]
+            for word in words:
+                best[word.mask].append(word)
+            best = {mask: self._prune(words) for mask, words in best.items()}
+        return [[Candidate(self._join(w), w.probability) for w in words] for words in best.values()]
+
+    def _extend(self, texts: MaskedTexts, words: list[_Word], num_pieces: int) -> list[_Word]:
+        """Extends incomplete words of `num_pieces` pieces, all equally long so far, by a piece."""
+        if not words:
+            return []
+        num_found = len(words[0].pieces)
+        fills = np.full((len(words), num_pieces), self.tokenizer.vocab[MASK], np.int32)
+        fills[:, :num_found] = [word.pieces for word in words]
+        rows = texts.rows(np.array([word.mask for word in words]), fills, num_found)
+        ids, probabilities = self.top_pieces(rows, CONTINUATION if num_found else BEGIN)
+        extended_words = defaultdict(list)
+        for word, *top in zip(words, ids.tolist(), probabilities.tolist(), strict=True):
+            extended_words[word.mask] += [
+                _Word(word.mask, (*word.pieces, piece), word.probability * probability)
+                for piece, probability in zip(*top, strict=True)
+            ]
+        return [word for words in extended_words.values() for word in self._prune(words)]
+
+    def _prune(self, words: list[_Word]) -> list[_Word]:
+        """Returns the `top_k` most probable words that the tokenizer splits into these pieces."""
+        ordered = sorted(words, key=lambda word: -word.probability)
+        return list(itertools.islice(filter(self._matches_tokenizer, ordered), self.top_k))
+
+    def _matches_tokenizer(self, word: _Word) -> bool:
+        # Also prunes incomplete words: if the tokenizer splits a word into these pieces, it splits
+        # their first n, joined, into the same n.
+        tokens = self.tokenizer.convert_ids_to_tokens(word.pieces)
+        return len(tokens) == 1 or self.tokenizer.tokenize(self._join(word)) == tokens
+
+    def _join(self, word: _Word) -> str:
+        tokens = self.tokenizer.convert_ids_to_tokens(word.pieces)
+        return "".join(token.removeprefix("##") for token in tokens)
 
 
 def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[str, Any]:

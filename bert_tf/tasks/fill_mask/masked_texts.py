@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, Where, counted, warn
+from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, warn
 from bert_tf.data.packing import pack_batch, truncated_lengths
-from bert_tf.data.texts import display_name, lines, read_columns
+from bert_tf.tables.texts import display_name, lines, read_columns
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 
@@ -23,24 +23,28 @@ _OTHER_MASK = re.compile(r"<mask>|[\[{]mask[\]}]|_{3,}", re.IGNORECASE)
 ANY, BEGIN, CONTINUATION = range(3)
 
 
-def read_masked_texts(path: str, column: str | None = None) -> Iterator[tuple[int, str]]:
-    """Yields the 1-based number and the text of each non-blank line, or of each row of a table."""
-    columns = {"text": column}
-    rows = read_columns(path, columns) if column else (("", {"text": x}) for x in lines(path))
-    for number, (place, cells) in enumerate(rows, start=1):
-        if text := cells["text"].strip():
-            require_mask(text, place or f"{display_name(path)}:{number}")
-            yield number, text
+def read_masked_texts(
+    path: str, column: str | None = None, **layout: str
+) -> Iterator[tuple[int, str]]:
+    """Yields the 1-based number and the text of each non-blank line, or of each row of a table.
+
+    `layout` has further arguments of `read_columns`.
+    """
+    if column:
+        rows = ((at, cells["text"]) for at, cells in read_columns(path, {"text": column}, **layout))
+    else:
+        rows = ((Place(display_name(path), n), x) for n, x in enumerate(lines(path), start=1))
+    for number, (place, text) in enumerate(rows, start=1):
+        if text.strip():
+            require_mask(text.strip(), place)
+            yield number, text.strip()
 
 
 def require_mask(text: str, where: Where) -> None:
     """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`."""
-    if "[CLS]" in text or "[SEP]" in text:
-        problem = f"{where}: remove [CLS] and [SEP]; they are added automatically"
-        raise UserError(f"{problem}. Received: {text[:100]!r}")
-    if MASK not in text:
-        advice = f"Write {MASK}, in capitals, for the word to predict"
-        raise UserError(f"{where}: there is no {MASK}", fix=f"{advice}. Received: {text[:100]!r}")
+    if "[CLS]" in text or "[SEP]" in text or MASK not in text:
+        expected = f"expected a text with {MASK}, and without [CLS] and [SEP], which are added"
+        raise UserError(f"{expected}. Received: {excerpt(text)}", at=where)
 
 
 def warn_of_other_masks(texts: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf.base.errors import UserError
 from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, option
-from bert_tf.options.shared import DeviceOptions, ModelOptions
+from bert_tf.options.shared import DeviceOptions, LayoutOptions, ModelOptions
 
 _DEFAULT_WORD_PIECES = 3
 # [CLS] and [SEP].
@@ -12,7 +12,7 @@ _NUM_SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
+class MaskedWordsOptions(ModelOptions, DeviceOptions, LayoutOptions, affects=RESULTS):
     """Options of `predict_masked.py`."""
 
     init_checkpoint: str | None = option(
@@ -66,6 +66,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
             raise UserError("Pass either --input_file=FILE or --text='Paris is the [MASK] of ...'")
         if self.text_column and not self.input_file:
             raise UserError("--text_column needs --input_file")
+        self.check_layout()
         if not self.output_file:
             raise UserError("--output_file is empty: pass a file, or - for standard output")
 

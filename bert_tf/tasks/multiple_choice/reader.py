@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 from bert_tf.base.errors import UserError, Where, counted, excerpt, note
 from bert_tf.data.disk_list import collect
 from bert_tf.data.split_files import find_files, no_file
-from bert_tf.tables.columns import read_cells, to_text
-from bert_tf.tables.read import read_table
+from bert_tf.tables.columns import to_text
+from bert_tf.tables.texts import read_rows
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 
 
@@ -32,8 +32,7 @@ def read_questions(
     paths = find_files(options, [split])
     if split not in paths:
         raise no_file(split, options.data_dir)
-    rows = read_table(paths[split])
-    cells = read_cells(paths[split], rows, options.columns(split), True, split)
+    cells = read_rows(paths[split], options.columns(split), **options.layout(split), split=split)
     questions = collect(_parse_questions(cells, num_endings))
     if not questions:
         raise UserError(f"{paths[split]} contains no question")
@@ -50,9 +49,8 @@ def _parse_questions(
         question = _parse_question(cells, place)
         count = len(question.endings)
         if num_endings and count > num_endings:
-            advice = "Pass it as --init_checkpoint with another --output_dir"
-            problem = f"the model in --output_dir has at most {num_endings} endings"
-            raise UserError(f"{problem}. Received: {count}", at=place, fix=advice)
+            expected = f"expected at most {num_endings} endings, as the model in --output_dir has"
+            raise UserError(f"{expected}. Received: {count}", at=place)
         yield question
 
 
@@ -87,7 +85,7 @@ def _unpack_choices(choices: Any, place: Where) -> tuple[list[Any], list[Any]]:
     """Returns the texts of a list or object of choices, and their labels, [] if there are none."""
     if isinstance(choices, list):
         if any(isinstance(choice, list) for choice in choices):
-            raise UserError("several questions", at=place, fix="Write one line for each question")
+            raise UserError("several questions, but expected one per row", at=place)
         if not all(isinstance(choice, dict) for choice in choices):
             return choices, []
         if any("text" not in choice for choice in choices):
@@ -99,7 +97,7 @@ def _unpack_choices(choices: Any, place: Where) -> tuple[list[Any], list[Any]]:
     texts, labels = choices["text"], choices.get("label") or []
     labels = [label for label in labels if label is not None]
     if labels and len({*map(str, labels)}) != len(texts):
-        raise UserError("not every ending has a label of its own", at=place, fix="Correct the row")
+        raise UserError("not every ending has a label of its own", at=place)
     return texts, labels
 
 
@@ -114,8 +112,5 @@ def _find_label(cell: str, names: Sequence[str], count: int, place: Where) -> in
     for name in (cell, cell.upper(), cell.lower()):
         if name in indices:
             return indices[name]
-    advice = "Correct or remove the row" + ". Indices count from 0" * (cell == str(count))
-    expected = f"one of {', '.join(indices)}"
-    raise UserError(
-        f"the label must be {expected}. Received: {excerpt(cell)}", at=place, fix=advice
-    )
+    expected = f"the label must be one of {', '.join(indices)}"
+    raise UserError(f"{expected}. Received: {excerpt(cell)}", at=place)

@@ -97,7 +97,9 @@ def read_conll(
     if file.labels:
         file.scheme = _choose_scheme(file, label_scheme, label_column)
         if file.scheme != PLAIN and not all(map(is_label, {*file.labels})):
-            note(f"labels such as {file.labels[0]} are entities ({file.scheme})", at=path)
+            outside = schemes.find_outside(file.labels)
+            words = f"; words outside of them have the label {outside}" * (outside != OUTSIDE)
+            note(f"labels such as {file.labels[0]} are entities ({file.scheme}){words}", at=path)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
 
@@ -106,14 +108,11 @@ def _require_supported(path: str, lines: Sequence[str]) -> None:
     """Raises a UserError if the first lines show a format that looks like columns, but is not."""
     if lines[0].startswith("#FORMAT=WebAnno TSV"):
         advice = "Export the annotations as CoNLL 2002 or CoNLL 2003"
-        raise UserError(f"{path}:1: the format WebAnno TSV is not supported", fix=advice)
+        raise UserError("WebAnno TSV is not supported", at=Place(path, 1), fix=advice)
     lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
     if lists and 2 * len(lists) >= len(lines):
         problem = "the words or labels are lists that are written as strings"
-        advice = "Convert them with ast.literal_eval, and write one word and its label per line"
-        raise UserError(
-            problem, at=Place(path, lists[0]), fix=f"{advice}, or JSON lines with lists"
-        )
+        raise UserError(problem, at=Place(path, lists[0]), fix="Write JSON lines with lists")
 
 
 def _read_lines(
@@ -204,8 +203,8 @@ def _number_columns(
         number = number_of.get(column.casefold()) if isinstance(column, str) else column
         if number is None:
             available = f"only {', '.join(header)}" if header else "and its first line has no names"
-            problem = f"{path} has no column {excerpt(str(column))}, {available} (--{kind}_column)"
-            raise UserError(problem, fix="Pass the number of the column, counting from 1")
+            problem = f"there is no column {excerpt(str(column))} (--{kind}_column), {available}"
+            raise UserError(problem, at=path)
         numbers.append(number)
     id_index = number_of.get("id", 1) - 1
     ids = [row[id_index] for row in data if len(row) > id_index != numbers[0] - 1]
@@ -283,23 +282,18 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
     # Entities in another column, if the user did not choose one.
     others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
     if misfits := schemes.explain_misfits(counts):
-        advice = misfits
+        advice = f"{misfits}. Correct them, or pass --label_scheme=plain"
     elif others and label_column == LAST:
         advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
-        advice += " and, as --token_column, the column of the words" * (others[-1] == 1)
-    elif all(label.lstrip("+-").isdecimal() for label in counts):
-        advice = "Replace numbers with the labels that they stand for, such as B-LOC"
-    elif wanted == AUTO and len(counts) > 1:
+    elif wanted == AUTO and len(counts) > 1 and not all(x.lstrip("+-").isdecimal() for x in counts):
         note(f"labels such as {odd} are no entities: --label_scheme=plain", at=file.path)
         return PLAIN
     else:
-        advice = f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not "
-        advice += "just LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
+        advice = "Check --label_column. For labels that mark no entities, pass --label_scheme=plain"
     column = "" if index is None else f" in column {index + 1}"
-    problem = f"{Place(file.path, number)}: {excerpt(odd)}{column} is not a label"
+    problem = f"{excerpt(odd)}{column} is not a label such as B-LOC"
     problem += ". All words have it" * (len(counts) == 1)
-    check = "Check --label_column; a file to predict may have only words, or objects with a text"
-    raise UserError(problem, fix=f"{advice}. {check}")
+    raise UserError(problem, at=Place(file.path, number), fix=advice)
 
 
 def _split_spans(spans: list[str], place: Where) -> tuple[list[str], list[str]]:

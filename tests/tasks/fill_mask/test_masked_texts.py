@@ -168,14 +168,16 @@ def test_read_lines(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("text", ["[CLS] a [MASK]", "a [MASK] [SEP]"])
 def test_text_with_special_tokens(text):
-    with pytest.raises(UserError, match=r"^here: remove \[CLS\] and \[SEP\]; they are added"):
+    with pytest.raises(UserError, match=r"^here: expected .* without \[CLS\] and \[SEP\]"):
         require_mask(text, "here")
 
 
 def test_line_without_mask(tmp_path, monkeypatch):
     content = b"[MASK]\n\na [mask] b\n"
     (tmp_path / "in.txt").write_bytes(content)
-    with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\].*'a \[mask\] b'"):
+    with pytest.raises(
+        UserError, match=r"in\.txt:3: expected a text with \[MASK\].*'a \[mask\] b'"
+    ):
         list(read_masked_texts(str(tmp_path / "in.txt")))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
     with pytest.raises(UserError, match=r"^<stdin>:3: "):

@@ -112,7 +112,7 @@ def test_only_relevant_passages(run_log):
 def test_query_with_two_texts(tmp_path):
     path = tmp_path / "top1000.dev"
     path.write_text("2\t8\twhat is\ttwo\n1\t8\twho\ttwo\n2\t7\twhat was\tone\n")
-    with pytest.raises(UserError, match="dev:3: the query '2' has another text in a line before"):
+    with pytest.raises(UserError, match="dev:3: the query .* another text in a line before"):
         read_candidates(str(path), {}, {})
 
 
@@ -211,7 +211,7 @@ def test_distances_as_scores(scores, warns, tmp_path, caplog):
     ]
     (tmp_path / "run").write_text("".join(rows))
     read_candidates(str(tmp_path / "run"), {"1": "q", "2": "q"}, DOCUMENTS)
-    warning = "run: the scores rise with the ranks. The highest score comes first: if these are"
+    warning = "run: the scores rise with the ranks"
     assert (warning in caplog.text) == warns
 
 
@@ -225,13 +225,8 @@ def test_runs_without_texts(tmp_path):
     path.write_text("2\t7\ta query\t \n")
     with pytest.raises(UserError, match="run:1: a text is empty, or an id has white space"):
         read_candidates(str(path), {}, {})
-    path.write_text("a query\ta passage\t2\t7\n")
-    with pytest.raises(
-        UserError, match=r"white space.* are query id, id, query and text\. Correct"
-    ):
-        read_candidates(str(path), {}, {})
     path.write_text("qid\tpid\tquery\tpassage\n")
-    with pytest.raises(UserError, match="run:1: a header"):
+    with pytest.raises(UserError, match="run:1: expected .* without a header"):
         read_candidates(str(path), {}, {})
     path.write_text("")
     with pytest.raises(UserError, match="run contains no candidates"):

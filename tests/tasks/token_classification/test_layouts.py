@@ -55,9 +55,9 @@ def test_conllu(tmp_path, name, columns):
     assert (file.sentence_starts, file.document_starts) == ([0, 4, 8], [0, 4, 8])
     written = file.with_predictions(file.targets)
     assert written.splitlines()[1:5] == [f"{word} {label} {label}" for word, label in words]
-    with pytest.raises(UserError, match=r" has no column 'pos', only id, form, .* \(--label_c"):
+    with pytest.raises(UserError, match=r"no column 'pos' \(--label_column\), only id, form"):
         read(tmp_path, name, UD, label_column="pos")
-    with pytest.raises(UserError, match=r":4: '_' in column 10 is not a label\. All words have it"):
+    with pytest.raises(UserError, match=r":4: '_' in column 10 is not a label .*\. All words have it"):
         read(tmp_path, name, UD, token_column=2)
 
 
@@ -123,7 +123,7 @@ def test_conllu_plus(tmp_path, columns, labels):
     arguments = {"token_column": columns[0], "label_column": columns[1], "label_scheme": "plain"}
     rows, _ = read(tmp_path, "a.cupt", CUPT, **arguments)
     assert rows == list(zip(["part", "à", "le"], labels, strict=True))
-    with pytest.raises(UserError, match=r"no column 'ner', only ID, FORM, .*, PARSEME:MWE"):
+    with pytest.raises(UserError, match=r"no column 'ner' .*, only ID, FORM, .*, PARSEME:MWE"):
         read(tmp_path, "a.cupt", CUPT, label_column="ner")
     # The columns need not be those of CoNLL-U.
     text = "# global.columns = FORM ID NER\nau\t1-2\tO\nà\t1\tO\nBonn\t2\tB-LOC\n"
@@ -474,7 +474,7 @@ def test_plain_sentences(tmp_path, text, sentences):
 )
 def test_columns_without_labels_are_no_sentences(tmp_path, text, columns):
     arguments = {"token_column": columns[0], "label_column": columns[1]}
-    with pytest.raises(UserError, match=r"a\.txt:1: .* in column 2 is not a label.* or objects wi"):
+    with pytest.raises(UserError, match=r"a\.txt:1: .* in column 2 is not a label"):
         read(tmp_path, "a.txt", text, need_labels=False, label_scheme="entities", **arguments)
 
 
