@@ -1,17 +1,14 @@
 """Finds a user's training, evaluation and prediction files by their names."""
 
 import dataclasses
-import logging
 import os
 import re
 from collections.abc import Collection
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, note
+from bert_tf.base.errors import UserError, note, warn
 from bert_tf.options.declare import DATA, PATH, Options, option
-
-_logger = logging.getLogger(__name__)
 
 # Split -> the file names, without extension, by which its file is found; the most common first.
 NAMES = {
@@ -95,9 +92,8 @@ def find_files(
             raise UserError(f"Pass --data_dir (the folder with the data) or --{missing[0]}_file")
         return paths
     if not files.is_dir(data_dir):
-        raise UserError(
-            f"--data_dir={data_dir}: no such folder ({files.describe_parent(data_dir)})"
-        )
+        problem = f"no such folder ({files.describe_parent(data_dir)})"
+        raise UserError(problem, at=f"--data_dir={data_dir}")
     existing = _list_data_files(data_dir)
     # A file that was passed for any split is no other split by a part of its name.
     passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
@@ -108,21 +104,15 @@ def find_files(
         if not names and (len(others) > 1 or "train" not in missing):
             names = [name for name in others if _find_split(name, more_extensions, True) == split]
         if len(names) > 1:
-            candidates = " and ".join(names[:3])
-            raise UserError(
-                f"{data_dir} contains {candidates}", fix=f"Pass one of them as --{split}_file"
-            )
+            problem = f"{data_dir} contains {' and '.join(names[:3])}"
+            raise UserError(problem, fix=f"Pass one of them as --{split}_file")
         if names:
             paths[split] = os.path.join(data_dir, names[0])
-    if "train" in missing and paths.keys() <= specified.keys():
-        if others and os.path.realpath(data_dir) == os.path.realpath(options.output_dir or ""):
-            problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
-            advice = "Choose another --output_dir, or pass the name of the file with --train_file"
-            raise UserError(f"{problem} later runs would not find there ({others[0]})", fix=advice)
-        if len(others) == 1 and not _find_split(others[0], more_extensions):
-            paths["train"] = os.path.join(data_dir, others[0])
-            only = "the only other" if specified else "the only"
-            note(f"Training file: {paths['train']}, {only} data file in the folder")
+    is_train_missing = "train" in missing and paths.keys() <= specified.keys()
+    if is_train_missing and len(others) == 1 and not _find_split(others[0], more_extensions):
+        paths["train"] = os.path.join(data_dir, others[0])
+        only = "the only other" if specified else "the only"
+        note(f"Training file: {paths['train']}, {only} data file in the folder")
     if not paths:
         folders = [(split, os.path.join(data_dir, n)) for split in missing for n in NAMES[split]]
         paths = {split: path for split, path in reversed(folders) if files.is_dir(path)}
@@ -140,12 +130,13 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
     candidates = [name, os.path.join(data_dir, name)]
     matches = list(filter(files.exists, candidates))
     if len({*map(os.path.realpath, matches)}) > 1:
-        _logger.warning("%s=%s: reading %s, not %s", flag, name, *map(os.path.abspath, matches))
+        used, other = map(os.path.abspath, matches)
+        warn(f"reading {used}, not {other}", at=f"{flag}={name}")
     if matches:
         return matches[0]
     elsewhere = f", and none in {data_dir}" if data_dir and not os.path.isabs(name) else ""
     reason = files.describe_parent(os.path.join(data_dir, name))
-    raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
+    raise UserError(f"no such file{elsewhere} ({reason})", at=f"{flag}={name}")
 
 
 def _find_split(

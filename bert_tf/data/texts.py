@@ -50,7 +50,7 @@ def require_room(flag: str, prefix: Sequence[str], length: int) -> None:
     """Raises a UserError if rows of `length` tokens have none for a text after the prefix."""
     if len(prefix) + 3 > length:  # [CLS], a token of the text and [SEP]
         problem = f"takes {len(prefix)} of {length} tokens: there is no room for a text"
-        raise UserError(f"--{flag} {problem}", fix="Shorten it, or raise the maximum length")
+        raise UserError(f"--{flag} {problem}")
 
 
 def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> Iterator[str]:

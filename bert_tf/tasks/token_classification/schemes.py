@@ -4,8 +4,8 @@ A model learns labels in BIO or BIOES (`B-PER`, or `B` if there is only one type
 converted to these, word by word: IOB1 (CoNLL-2003), where an entity starts with `B-` only if it
 directly follows another of the same type; BILOU and BMES; IO, which has types only; the brackets of
 CoNLL-2012, `(PERSON*`, `*`, `*)`; and `B_PER` or `PER-B` for `B-PER`. Plain labels, such as parts
-of speech, stay as they are. Words outside of entities have the label `O` or, in a file without it, the
-only label that has no prefix, such as `OTHER` or `0`.
+of speech, stay as they are. Words outside of entities have the label `O` or, in a file without it,
+the only label that has no prefix, such as `OTHER` or `0`.
 """
 
 import re

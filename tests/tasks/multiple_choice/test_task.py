@@ -22,8 +22,7 @@ from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.options import ConversionOptions, MultipleChoiceOptions
 from bert_tf.tasks import multiple_choice
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
-from bert_tf.tasks.multiple_choice.reader import Question, read_questions
-from bert_tf.tasks.multiple_choice.task import MultipleChoice
+from bert_tf.tasks.multiple_choice.task import MultipleChoice, Question, read_questions
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
 

@@ -112,7 +112,7 @@ def test_only_relevant_passages(run_log):
 def test_query_with_two_texts(tmp_path):
     path = tmp_path / "top1000.dev"
     path.write_text("2\t8\twhat is\ttwo\n1\t8\twho\ttwo\n2\t7\twhat was\tone\n")
-    with pytest.raises(UserError, match="dev:3: the query .* another text in a line before"):
+    with pytest.raises(UserError, match=r"dev:3: the query .* another text in a line before"):
         read_candidates(str(path), {}, {})
 
 
@@ -226,7 +226,7 @@ def test_runs_without_texts(tmp_path):
     with pytest.raises(UserError, match="run:1: a text is empty, or an id has white space"):
         read_candidates(str(path), {}, {})
     path.write_text("qid\tpid\tquery\tpassage\n")
-    with pytest.raises(UserError, match="run:1: expected .* without a header"):
+    with pytest.raises(UserError, match=r"run:1: expected .* without a header"):
         read_candidates(str(path), {}, {})
     path.write_text("")
     with pytest.raises(UserError, match="run contains no candidates"):
