@@ -42,7 +42,7 @@ def _read_table(path: str, quoted: str = "auto", num_used: int = 0) -> Iterator[
 
 def read_rows(
     path: str,
-    columns: Mapping[str, str | None],
+    columns: Mapping[str, str],
     quoted: str = "auto",
     has_header: str = "auto",
     split: str = "",
@@ -52,21 +52,24 @@ def read_rows(
     Args:
         path: the file; `-`: standard input.
         columns: purpose -> name, JSON path or 1-based number of a column, such as that of the flag
-            --text_column for "text"; None: no column.
+            --text_column for "text".
         quoted: see `read_table`.
         has_header: see `read_cells`.
         split: the split for which messages say how to pass another column.
     """
-    used = {purpose: column for purpose, column in columns.items() if column}
-    rows = _read_table(path, quoted, num_numbers(used.values()))
-    return read_cells(display_name(path), rows, used, has_header, split)
+    rows = _read_table(path, quoted, num_numbers(columns.values()))
+    return read_cells(display_name(path), rows, columns, has_header, split)
 
 
 def read_columns(
     path: str, columns: Mapping[str, str | None], quoted: str = "auto", has_header: str = "auto"
 ) -> Iterator[tuple[Where, dict[str, str]]]:
-    """Yields the place of each row of a table, and purpose -> its text; see `read_rows`."""
-    for place, cells in read_rows(path, columns, quoted, has_header):
+    """Yields the place of each row of a table, and purpose -> its text; see `read_rows`.
+
+    A column that is None or empty is not read.
+    """
+    used = {purpose: column for purpose, column in columns.items() if column}
+    for place, cells in read_rows(path, used, quoted, has_header):
         yield place, {purpose: to_text(cell, purpose, place) for purpose, cell in cells.items()}
 
 

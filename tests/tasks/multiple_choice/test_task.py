@@ -207,8 +207,7 @@ def test_column_mapping(tmp_path):
         ("sent1,sent2,ending0,ending1\na,b,c,d\n", "mean --ending_columns=ending0,ending1[?]"),
         ("sent1,sent2\na,b\n", "there is no column 'ending0' .--ending_columns., only 'sent1'"),
         (",".join(COLUMNS) + "\na,b,c,d,e,f,4\n", "train.csv:2: the label must be one of 0, 1, 2"),
-        (",".join(COLUMNS) + "\na,b,c,d,e,f,\n", "Received: ''. Correct or remove the row"),
-        (",".join(COLUMNS) + "\na,b,c,d,e,f,?\n", "train.csv:2: .* Received: '.'. Correct or"),
+        (",".join(COLUMNS) + "\na,b,c,d,e,f,?\n", "train.csv:2: the label .* Received: '.'$"),
         (",".join(COLUMNS) + ",ending1\n", "train.csv:1: columns 4 and 8 are both called 'ending1"),
         (",".join(COLUMNS) + "\n", "contains no question"),
         ("", "contains no question"),
@@ -225,7 +224,7 @@ def test_several_questions_in_a_record(tiny, tmp_path):
     """As in RACE."""
     record = {"sent1": "a", "sent2": ["b?", "c?"], "e": [["x", "y"], ["z", "w"]], "label": ["A"]}
     (tmp_path / "train.json").write_text(json.dumps(record))
-    with pytest.raises(UserError, match=r"train.json:1: several questions. Write one line"):
+    with pytest.raises(UserError, match=r"train.json:1: several questions"):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, ending_columns="e"))
 
 
@@ -257,7 +256,9 @@ def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
         '{"sent1": "a", "sent2": "", "e": ["b", "c", "d", "e", "f"], "label": 0}\n'
     )
     flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
-    with pytest.raises(UserError, match=r"val.jsonl:1: .* at most 4 endings. Received: 5. Pass"):
+    with pytest.raises(
+        UserError, match=r"val.jsonl:1: .* at most 4 endings, as the model .* Received: 5"
+    ):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))
 
 
@@ -448,7 +449,7 @@ def test_nested_choices_case(tmp_path):
     ("choices_of", "answer", "message"),
     [
         (labeled_choices, "F", "the label must be one of 0, 1, 2, A, B, C. Received: 'F'"),
-        (lambda t: t, 3, "must be one of 0, 1, 2, A, B, C. .* Indices count from 0"),
+        (lambda t: t, 3, "must be one of 0, 1, 2, A, B, C. Received: .3."),
         (lambda t: labeled_choices(t, "AAAAA"), "A", "not every ending has a label of its own"),
         (lambda t: [{"label": "A", "x": "b"}], "A", "without the key 'text'.*: label, x"),
     ],

@@ -71,11 +71,11 @@ def test_files_rejected_by_the_original_are_rejected(tmp_path):
         fails_later = case.get("exception") == "AttributeError" or "tokens" in case["name"]
         results.add(case["result"])
         if case["result"] == "error" and not fails_later:
-            reason = "has no|need exactly one|the text has 12 characters"
+            reason = "has no|expected one answer|the text has 12 characters"
             with pytest.raises(UserError, match=rf"case\.json.* ({reason})"):
                 read_squad_examples(*arguments)
         elif case.get("num_examples") == 0:
-            with pytest.raises(UserError, match=r"has no usable questions$"):
+            with pytest.raises(UserError, match=r"no usable questions$"):
                 read_squad_examples(*arguments)
         else:
             assert len(read_squad_examples(*arguments)) == case.get("num_examples", 1)
@@ -101,19 +101,19 @@ def question(**changes):
             '{"data": [\n1,\n}',
             r"squad\.json:3: invalid JSON: .* at position 1",
         ),
-        ("[]", r'squad\.json has no "data"\. The format of SQuAD is {'),
-        ('{"id": 1}\n{"id": 2}\n', r'json:1 has no "data"\. The format of SQuAD is {'),
-        ('{"data": [{}]}', r'data\[0\] has no "paragraphs"'),
+        ("[]", r'squad\.json: has no "data"\. The format of SQuAD is {'),
+        ('{"id": 1}\n{"id": 2}\n', r'json:1: has no "data"\. The format of SQuAD is {'),
+        ('{"data": [{}]}', r'data\[0\]: has no "paragraphs"'),
         (
             '{"data": [{"paragraphs": [{"context": 1}]}]}',
-            r"paragraphs\[0\] has an invalid \"context\"",
+            r"paragraphs\[0\]: has an invalid \"context\"",
         ),
         ("[" * 100_000, "squad.json:1: invalid JSON"),
         ("9" * 5000, "squad.json:1: invalid JSON"),
-        ('{"data": []}', "has no usable questions$"),
+        ('{"data": []}', "no usable questions$"),
         (
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "1"}]}]}]}',
-            r'qas\[0\] has no "question"',
+            r'qas\[0\]: has no "question"',
         ),
     ],
 )
@@ -125,7 +125,7 @@ def test_invalid_file_formats(tmp_path, content, message):
 
 def test_answer_errors_name_their_location(tmp_path):
     bad = question(answers=[{"text": "cat"}])
-    with pytest.raises(UserError, match=r'qas\[1\]\.answers\[0\] has no "answer_start"'):
+    with pytest.raises(UserError, match=r'qas\[1\]\.answers\[0\]: has no "answer_start"'):
         read_squad_examples(write_squad(tmp_path, question(), bad), True, False)
     bad = question(answers=[{"text": "cat", "answer_start": "4"}])
     with pytest.raises(UserError, match=r"invalid \"answer_start\": \"4\" is not of type int"):
@@ -143,7 +143,7 @@ def test_answer_errors_name_their_location(tmp_path):
     ):
         read_squad_examples(write_squad(tmp_path, misaligned), True, False)
     repeated_answers = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
-    with pytest.raises(UserError, match=r"has 2 answers: training questions need exactly one, or"):
+    with pytest.raises(UserError, match=r"qas\[0\]: expected one answer, .* Received: 2"):
         read_squad_examples(write_squad(tmp_path, repeated_answers), True, False)
     unanswered = question(answers=[])
     with pytest.raises(
@@ -157,11 +157,9 @@ def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
         question(id=str(n), answers=[{"text": "dog", "answer_start": 4}]) for n in range(2, 10)
     ]
     path = write_squad(tmp_path, question(), *misaligned_questions)
-    with caplog.at_level("DEBUG"):
-        assert [e.qas_id for e in read_squad_examples(path, True, False)] == ["1"]
+    assert [e.qas_id for e in read_squad_examples(path, True, False)] == ["1"]
     assert "8 of 9 questions are skipped, because no answer is at answer_" in caplog.text
     assert "2, 3, 4, 5, 6 and 3 more" in caplog.text
-    assert "All of them: 2, 3, 4, 5, 6, 7, 8, 9" in caplog.text
     # For prediction, misaligned answers do not matter: no question is skipped.
     caplog.clear()
     assert len(read_squad_examples(path, False, False)) == 9
@@ -284,8 +282,8 @@ def test_json_lines_without_answers(tmp_path):
     examples = read_squad_examples(str(path), True, True)
     assert [example.is_impossible for example in examples] == [False, True]
     assert examples[0].doc_tokens is examples[1].doc_tokens
-    with pytest.raises(UserError, match=r"jsonl:2 has 0 answers: .*--version_2_with_negative"):
+    with pytest.raises(UserError, match=r"jsonl:2: expected one answer, .* Received: 0"):
         read_squad_examples(str(path), True, False)
     path.write_text(lines(HF, {"id": "2", "question": "Why?"}))
-    with pytest.raises(UserError, match=r'jsonl:2 has no "context"'):
+    with pytest.raises(UserError, match=r'jsonl:2: has no "context"'):
         read_squad_examples(str(path), False, False)
