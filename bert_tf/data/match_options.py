@@ -5,9 +5,8 @@ from typing import Self
 
 from bert_tf.base import file_names, files
 from bert_tf.base.errors import UserError
-from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.data.split_files import LayoutOptions, SplitFileOptions
 from bert_tf.options.declare import DATA, PATH, option, value_for
-from bert_tf.options.shared import LayoutOptions
 from bert_tf.tables.columns import parse_number
 
 # Tasks whose files are not tables, and the task of a user's own tables.

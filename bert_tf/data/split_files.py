@@ -1,4 +1,4 @@
-"""Finds a user's training, evaluation and prediction files by their names."""
+"""Finds a user's training, evaluation and prediction files, and options of all their layouts."""
 
 import dataclasses
 import os
@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note, warn
-from bert_tf.options.declare import DATA, PATH, Options, option
+from bert_tf.options.declare import DATA, PATH, Options, option, value_for
 
 # Split -> the file names, without extension, by which its file is found; the most common first.
 NAMES = {
@@ -55,6 +55,37 @@ class SplitFileOptions(Options, affects=DATA | PATH):
     def _not_needed(self) -> set[str]:
         others: set[str] = super()._not_needed()  # type: ignore[misc]  # of a class beside this one
         return others | ({"data_dir"} if self.names_files else set())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayoutOptions(Options, affects=DATA):
+    """Options of how one's own tables are read."""
+
+    has_header: str = option(
+        "auto",
+        "Whether the first row has column names. auto: yes if a column is given by name.",
+        new=True,
+        choices=("auto", "yes", "no"),
+        by_split=True,
+    )
+    quoted: str = option(
+        "auto",
+        'Whether cells may be enclosed in quotes ("), and then contain line breaks and delimiters. '
+        "auto: yes for CSV; no for TSV, where quotes are part of the text.",
+        new=True,
+        choices=("auto", "yes", "no"),
+        by_split=True,
+    )
+
+    def check_layout(self, *names: str) -> None:
+        """Raises a UserError if an option of tables, or one of `names`, lacks `text_column`."""
+        for name in (*names, "has_header", "quoted"):
+            if getattr(self, name) not in (None, "auto") and not vars(self)["text_column"]:
+                raise UserError(f"--{name} needs --text_column")
+
+    def layout(self, split: str = "") -> dict[str, str]:
+        """Returns the arguments `quoted` and `has_header` of `tables.texts.read_rows`."""
+        return {name: value_for(getattr(self, name), split) for name in ("quoted", "has_header")}
 
 
 def find_files(

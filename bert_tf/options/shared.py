@@ -8,7 +8,6 @@ from bert_tf.base.errors import UserError
 from bert_tf.base.extras import RUNTIMES, import_extra
 from bert_tf.config import BertConfig
 from bert_tf.options.declare import (
-    DATA,
     DEVICES,
     MODEL,
     NOTHING,
@@ -21,7 +20,6 @@ from bert_tf.options.declare import (
     check_required,
     check_values,
     option,
-    value_for,
 )
 from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
 
@@ -137,37 +135,6 @@ class ModelOptions(TokenizerOptions, EncoderOptions, affects=PATH):
         if path and files.is_dir(path):
             path = os.path.join(path, "bert_model.ckpt")
         validate_case_matches_checkpoint(self.do_lower_case, path)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LayoutOptions(Options, affects=DATA):
-    """Options of how one's own tables are read."""
-
-    has_header: str = option(
-        "auto",
-        "Whether the first row has column names. auto: yes if a column is given by name.",
-        new=True,
-        choices=("auto", "yes", "no"),
-        by_split=True,
-    )
-    quoted: str = option(
-        "auto",
-        'Whether cells may be enclosed in quotes ("), and then contain line breaks and delimiters. '
-        "auto: yes for CSV; no for TSV, where quotes are part of the text.",
-        new=True,
-        choices=("auto", "yes", "no"),
-        by_split=True,
-    )
-
-    def check_layout(self, *names: str) -> None:
-        """Raises a UserError if an option of tables, or one of `names`, lacks `text_column`."""
-        for name in (*names, "has_header", "quoted"):
-            if getattr(self, name) not in (None, "auto") and not vars(self)["text_column"]:
-                raise UserError(f"--{name} needs --text_column")
-
-    def layout(self, split: str = "") -> dict[str, str]:
-        """Returns the arguments `quoted` and `has_header` of `tables.texts.read_rows`."""
-        return {name: value_for(getattr(self, name), split) for name in ("quoted", "has_header")}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

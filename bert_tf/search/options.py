@@ -3,8 +3,9 @@
 import dataclasses
 
 from bert_tf.base.errors import UserError
+from bert_tf.data.split_files import LayoutOptions
 from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, RUN, option
-from bert_tf.options.shared import EngineOptions, LayoutOptions, ModelOptions
+from bert_tf.options.shared import EngineOptions, ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.base.errors import UserError
-from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.data.split_files import LayoutOptions, SplitFileOptions
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
-from bert_tf.options.shared import LayoutOptions
 
 # A model trained for one of these tasks may be evaluated on the others.
 _MNLI_TASKS = ("mnli", "mnli-mm", "ax", "xnli")

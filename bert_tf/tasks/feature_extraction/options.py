@@ -6,8 +6,9 @@ import re
 from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.data.beam import BeamOptions
+from bert_tf.data.split_files import LayoutOptions
 from bert_tf.options.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
-from bert_tf.options.shared import EngineOptions, LayoutOptions, ModelOptions
+from bert_tf.options.shared import EngineOptions, ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

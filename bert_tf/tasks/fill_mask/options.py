@@ -3,8 +3,9 @@
 import dataclasses
 
 from bert_tf.base.errors import UserError
+from bert_tf.data.split_files import LayoutOptions
 from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, option
-from bert_tf.options.shared import DeviceOptions, LayoutOptions, ModelOptions
+from bert_tf.options.shared import DeviceOptions, ModelOptions
 
 _DEFAULT_WORD_PIECES = 3
 # [CLS] and [SEP].

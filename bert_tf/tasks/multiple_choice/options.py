@@ -2,10 +2,9 @@
 
 import dataclasses
 
-from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.data.split_files import LayoutOptions, SplitFileOptions
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.options.declare import DATA, MODEL, RESULTS, option, value_for
-from bert_tf.options.shared import LayoutOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
