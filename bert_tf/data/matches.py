@@ -37,16 +37,13 @@ _MAX_BYTES = 1 << 36
 _MANY_REPEATED = 20
 _IF_LABELS = ". Are these labels? To train a classifier, use run_classifier.py or TextClassifier"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-# Columns that probably say whether, or how well, two texts match.
+# Columns that probably say whether, or how well, two texts match; or have texts that do not.
 _LABEL = re.compile(
     r"(gold_?)?labels?|is_duplicate|scores?|rel|(similarity|relevance)(_score)?", re.IGNORECASE
 )
-# Columns that probably have texts that do not match.
 _NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+|_ctxs|_passages)?", re.IGNORECASE)
 # The cells that must not be empty.
 _NEEDED = ("anchor", "positive", "score")
-# A warning says that the scores use less than this part of their range.
-_LEAST_RANGE = 0.2
 # The first row of a labeled anchor has all its negatives, the others only so many: each row of
 # training uses few, and all of them in each row would be too many to go through.
 _MAX_NEGATIVES = 100
@@ -163,8 +160,6 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
         raise UserError(f"{path} contains no texts that match")
     if scored and all(match.score == matches[0].score for match in matches):
         raise UserError("all pairs have the same score or label: there is no order", at=path)
-    if scored and "score" in options.columns(split):
-        _warn_of_unused_range(options, path, [match.score for match in matches])
     note(f"{counted(len(matches), 'pair')}", at=path)
     return Matches(str(Place(path)), matches, *texts)
 
@@ -205,15 +200,6 @@ def _warn_of_unused_columns(
     if found := [x for x in names if any(pattern.fullmatch(x) for pattern in patterns)]:
         advice = "Pass --label_column or --score_column, or negatives as --negative_columns"
         warn(f"columns that are not used: {', '.join(found)}", at=path, fix=advice)
-
-
-def _warn_of_unused_range(options: MatchOptions, path: str, scores: Sequence[float]) -> None:
-    """Warns if the scores, from 0 to 1, are in a small part of `score_range`."""
-    low, high = options.score_limits
-    least, most = (low + (high - low) * x for x in (min(scores), max(scores)))
-    if most - least < _LEAST_RANGE * (high - low):
-        problem = f"all scores are from {least:g} to {most:g}"
-        warn(f"{problem}: is --score_range={options.score_range} right?", at=path)
 
 
 def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:

@@ -364,14 +364,6 @@ def test_header_with_columns_by_number(first, flags, is_warned, tmp_path, caplog
     assert ("train.tsv:1: looks like a header, but is read as data" in caplog.text) == is_warned
 
 
-@pytest.mark.parametrize(("score_range", "is_warned"), [("0,100", True), ("0,1", False)])
-def test_range_that_the_scores_do_not_use(score_range, is_warned, tmp_path, caplog):
-    table = "a\tb\ts\nx\ty\t0.1\nx\tz\t0.9\n"
-    read(tmp_path, {"train.tsv": table}, **SCORED, score_range=score_range)
-    expected = "train.tsv: all scores are from 0.1 to 0.9: is --score_range=0,100 right?"
-    assert (expected in caplog.text) == is_warned
-
-
 def test_few_distinct_texts():
     matches = [Match(f"q{n}", "same") for n in range(32)]
     (problem,) = Matches("data", matches).check("train", [])

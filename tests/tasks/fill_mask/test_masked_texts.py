@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.base.errors import UserError
-from bert_tf.tasks.fill_mask.masked_texts import (
+from bert_tf.tasks.fill_mask.fill_mask import (
     ANY,
     BEGIN,
     CONTINUATION,
