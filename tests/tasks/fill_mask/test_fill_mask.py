@@ -345,12 +345,6 @@ def test_column_of_a_table(model, folder, run_log, name, content, column):
     assert "each line is one text" not in run_log.text
 
 
-def test_place_of_a_row_without_mask(model, folder):
-    (folder / "in.jsonl").write_text('{"text": "the [MASK]"}\n{"text": "the film"}\n')
-    with pytest.raises(UserError, match=r"in.jsonl:2: expected a text with \[MASK\]"):
-        run(model, folder, input_file=str(folder / "in.jsonl"), text_column="text")
-
-
 def test_standard_input(model, folder, monkeypatch):
     expected = run(model, folder)
     content = (folder / "in.txt").read_bytes()
@@ -367,14 +361,6 @@ def test_pipe_as_input(model, folder):
     writer.start()
     assert run(model, folder, input_file=str(pipe)) == expected
     writer.join(10)
-
-
-def test_invalid_standard_input(model, folder, monkeypatch):
-    stdin = SimpleNamespace(buffer=io.BytesIO(b"[MASK]\nnone\n"))
-    monkeypatch.setattr(sys, "stdin", stdin)
-    with pytest.raises(UserError, match=r"^<stdin>:2: expected a text with \[MASK\]"):
-        run(model, folder, input_file="-")
-    assert not (folder / "out").exists()
 
 
 @pytest.mark.slow

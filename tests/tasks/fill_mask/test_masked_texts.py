@@ -166,8 +166,8 @@ def test_read_lines(tmp_path, monkeypatch):
     assert list(read_masked_texts("-")) == expected
 
 
-@pytest.mark.parametrize("text", ["[CLS] a [MASK]", "a [MASK] [SEP]"])
-def test_text_with_special_tokens(text):
+@pytest.mark.parametrize("text", ["[CLS] a [MASK]", "a [MASK] [SEP]", "a [mask]"])
+def test_text_without_mask_or_with_special_tokens(text):
     with pytest.raises(UserError, match=r"^here: expected .* without \[CLS\] and \[SEP\]"):
         require_mask(text, "here")
 
@@ -182,6 +182,9 @@ def test_line_without_mask(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
     with pytest.raises(UserError, match=r"^<stdin>:3: "):
         list(read_masked_texts("-"))
+    (tmp_path / "in.jsonl").write_text('{"t": "the [MASK]"}\n{"t": "the film"}\n')
+    with pytest.raises(UserError, match=r"in.jsonl:2: expected a text with \[MASK\]"):
+        list(read_masked_texts(str(tmp_path / "in.jsonl"), "t"))
 
 
 @pytest.mark.parametrize(

@@ -123,33 +123,32 @@ def test_invalid_file_formats(tmp_path, content, message):
         read_squad_examples(str(tmp_path / "squad.json"), False, False)
 
 
-def test_answer_errors_name_their_location(tmp_path):
-    bad = question(answers=[{"text": "cat"}])
-    with pytest.raises(UserError, match=r'qas\[1\]\.answers\[0\]: has no "answer_start"'):
-        read_squad_examples(write_squad(tmp_path, question(), bad), True, False)
-    bad = question(answers=[{"text": "cat", "answer_start": "4"}])
-    with pytest.raises(UserError, match=r"invalid \"answer_start\": \"4\" is not of type int"):
-        read_squad_examples(write_squad(tmp_path, bad), True, False)
-    bad = {**question(), "id": None}
-    with pytest.raises(UserError, match=r'invalid "id": null is not of type str or number'):
-        read_squad_examples(write_squad(tmp_path, bad), False, False)
-    with pytest.raises(
-        UserError, match=r'"is_impossible"\. .* --version_2_with_negative=true, questions'
-    ):
-        read_squad_examples(write_squad(tmp_path, question()), True, True)
-    misaligned = question(answers=[{"text": "cat", "answer_start": 12}])
-    with pytest.raises(
-        UserError, match="the answer 'cat' does not fit at answer_start=12: the text has 12 c"
-    ):
-        read_squad_examples(write_squad(tmp_path, misaligned), True, False)
-    repeated_answers = question(answers=[{"text": "cat", "answer_start": 4}] * 2)
-    with pytest.raises(UserError, match=r"qas\[0\]: expected one answer, .* Received: 2"):
-        read_squad_examples(write_squad(tmp_path, repeated_answers), True, False)
-    unanswered = question(answers=[])
-    with pytest.raises(
-        UserError, match=r"has 0 answers: .* none if they are impossible \(--version_2_"
-    ):
-        read_squad_examples(write_squad(tmp_path, unanswered), True, False)
+@pytest.mark.parametrize(
+    ("changes", "splits", "message"),
+    [
+        ({"answers": [{"text": "cat"}]}, "t", r'qas\[1\]\.answers\[0\]: has no "answer_start"'),
+        ({"answers": [{"text": "cat", "answer_start": "4"}]}, "t", '"4" is not of type int'),
+        ({"id": None}, "p", 'invalid "id": null is not of type str or number'),
+        ({}, "v", r'"is_impossible"\. .* --version_2_with_negative=true, questions'),
+        (
+            {"answers": [{"text": "cat", "answer_start": 12}]},
+            "t",
+            "the answer 'cat' does not fit at answer_start=12: the text has 12 c",
+        ),
+        (
+            {"answers": [{"text": "cat", "answer_start": 4}] * 2},
+            "t",
+            r"qas\[1\]: expected one answer, .* Received: 2",
+        ),
+        ({"answers": []}, "t", "or none to an impossible question .--version_2.* Received: 0"),
+    ],
+)
+def test_errors_name_their_location(tmp_path, changes, splits, message):
+    first = question(is_impossible=False) if splits == "v" else question()
+    path = write_squad(tmp_path, first, question(**changes))
+    with pytest.raises(UserError, match=message) as caught:
+        read_squad_examples(path, splits != "p", splits == "v")
+    assert str(caught.value.at).startswith(f"{path}: data[0].paragraphs[0].qas[1]")
 
 
 def test_misaligned_answers_are_skipped_and_counted(tmp_path, caplog):
@@ -183,12 +182,6 @@ def test_prediction_ignores_malformed_answers(tmp_path, answers):
     assert (second.qas_id, second.answers) == ("7.5", ("x",))
 
 
-def test_repeated_ids_warning(tmp_path, caplog):
-    path = write_squad(tmp_path, question(), question(), question(id="2"))
-    assert len(read_squad_examples(path, False, False)) == 3
-    assert "1 of 3 questions has the id of an earlier question, which then do" in caplog.text
-
-
 def test_whitespace_in_other_scripts():
     # Like the original, splits at ASCII white space and U+202F, but not at U+3000 or U+00A0.
     expected = ["\u5317\u4eac\u3000\u5e02", "\uff11\uff19\uff15\uff10\u5e74", "cafe\u0301\u00a0x"]
@@ -201,35 +194,36 @@ def test_whitespace_in_other_scripts():
     assert len(paragraph.word_index_at) == len(text)
 
 
-@pytest.mark.parametrize("is_training", [True, False])
-def test_empty_questions(tmp_path, caplog, is_training):
-    questions = question(id="a"), question(id="b", question=" "), question(id="c", question="")
-    path = write_squad(tmp_path, *questions)
-    assert len(read_squad_examples(path, is_training, False)) == 3
-    expected = f'{path}: 2 of 3 questions are empty (check "question"): b, c'
-    assert caplog.messages == [expected]
+IMPOSSIBLE = {"is_impossible": True, "answers": [], "plausible_answers": [{"text": "cat"}]}
+NO_TEXT = {"answers": [{"text": " ", "answer_start": 4}]}
 
 
-def test_impossible_questions_with_answers(tmp_path, caplog):
-    answerable = question(id="a", is_impossible=False)
-    impossible = question(
-        id="b", is_impossible=True, answers=[], plausible_answers=[{"text": "cat"}]
-    )
-    contradictory = question(id="c", is_impossible=True)
-    path = write_squad(tmp_path, answerable, impossible, contradictory)
-    examples = read_squad_examples(path, True, True)
-    assert [example.is_impossible for example in examples] == [False, True, True]
-    problem = '1 of 3 questions is impossible, but has answers (check "is_impossible")'
-    assert caplog.messages == [f"{path}: {problem}: c"]
-    caplog.clear()
-    read_squad_examples(write_squad(tmp_path, answerable, impossible), True, True)
-    assert not caplog.messages
-
-
-def test_answers_without_text_warn(tmp_path, caplog):
-    path = write_squad(tmp_path, question(answers=[{"text": " ", "answer_start": 4}]))
-    read_squad_examples(path, True, False)
-    assert "1 of 1 question has an answer without text" in caplog.text
+@pytest.mark.parametrize(
+    ("changes", "is_training", "warning"),
+    [
+        (
+            [{}, {}],
+            False,
+            "1 of 2 questions has the id of an earlier question, which then does not",
+        ),
+        ([{"question": " "}], True, '1 of 1 question is empty (check "question"): 1'),
+        ([{"question": ""}, {"id": "2"}], False, "1 of 2 questions is empty"),
+        ([NO_TEXT], True, "1 of 1 question has an answer without text"),
+        ([{}, {**IMPOSSIBLE, "id": "b"}], True, None),
+        (
+            [{}, {"is_impossible": True, "id": "c"}],
+            True,
+            '1 of 2 questions is impossible, but has answers (check "is_impossible"): c',
+        ),
+    ],
+)
+def test_problems_of_questions_are_counted(tmp_path, caplog, changes, is_training, warning):
+    questions = [question(**{"is_impossible": False, **x}) for x in changes]
+    examples = read_squad_examples(write_squad(tmp_path, *questions), is_training, True)
+    assert len(examples) == len(changes)
+    if is_training:
+        assert [x.is_impossible for x in examples] == [x["is_impossible"] for x in questions]
+    assert warning in caplog.text if warning else not caplog.messages
 
 
 TEXT = "The bakery opened in 1990 in Bonn."
