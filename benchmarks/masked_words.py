@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks import timing
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.options import MaskedWordsOptions
-from bert_tf.tasks.fill_mask.masked_texts import MASK
+from bert_tf.tasks.fill_mask.fill_mask import MASK
 from bert_tf.tokenization import FullTokenizer
 
 SMALL_BERT = Path(__file__).resolve().parents[1] / "examples" / "small_bert"

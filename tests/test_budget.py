@@ -4,10 +4,7 @@ To add a message or a check beyond its budget, remove another. CONTRIBUTING.md g
 """
 
 import ast
-import collections
 import re
-
-import pytest
 
 from tests.oracle import ROOT
 
@@ -50,14 +47,17 @@ def messages():
         node.name
         for tree in TREES.values()
         for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef) and {"UserError", "Exception"} & {*map(ast.unparse, node.bases)}
+        if isinstance(node, ast.ClassDef)
+        and {"UserError", "Exception"} & {*map(ast.unparse, node.bases)}
     }
     found = set()
     for tree in TREES.values():
         for function in (node for node in ast.walk(tree) if isinstance(node, _FUNCTION)):
             nodes = [*ast.walk(function)]
             assigned = [x for x in [*tree.body, *nodes] if isinstance(x, ast.Assign)]
-            values = {x.targets[0].id: x.value for x in assigned if isinstance(x.targets[0], ast.Name)}
+            values = {
+                x.targets[0].id: x.value for x in assigned if isinstance(x.targets[0], ast.Name)
+            }
             texts = [
                 text
                 for node in nodes
@@ -109,7 +109,13 @@ def test_checks_are_a_small_part():
 
 def test_top_of_the_package_is_a_hall():
     modules = [n for n, s in SOURCES.items() if "/" not in n and s.count("\n") > 10]
-    assert sorted(modules) == ["__init__.py", "config.py", "optimization.py", "releases.py", "scripts.py"]
+    assert sorted(modules) == [
+        "__init__.py",
+        "config.py",
+        "optimization.py",
+        "releases.py",
+        "scripts.py",
+    ]
 
 
 def test_no_code_reads_a_message():

@@ -111,8 +111,14 @@ EXPECTED = {
         ("Who?", "Anna.", ("In Bonn.",), 1.0),
     ],
     "a list of such texts in JSON": ...,
+    "a list of texts that match (BGE): each makes a pair": [
+        ("When?", "In 1990.", ("In Bonn.",), 1.0),
+        ("When?", "It began then.", ("In Bonn.",), 1.0),
+    ],
+    "lists of objects: paths (DPR, Tevatron)": ...,
     "labels that say whether texts match": [("He ran.", "He moved.", ("He sat.",), 1.0)],
     "scores": [("He ran.", "He moved.", (), 1.0), ("He ran.", "He sat.", (), 0.25)],
+    "the STS benchmark as published: `.csv` with tabs; quotes are text; further cells": ...,
     "queries, passages and judgments (BEIR)": [("When?", "1990 It began.", (), 1.0)],
     "`extract_features.py`: a text per line": ["the first text .", "the second one ."],
     "`extract_features.py`: pairs": [

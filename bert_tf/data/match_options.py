@@ -5,7 +5,7 @@ from typing import Self
 
 from bert_tf.base import file_names, files
 from bert_tf.base.errors import UserError
-from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.data.split_files import LayoutOptions, SplitFileOptions
 from bert_tf.options.declare import DATA, PATH, option, value_for
 from bert_tf.tables.columns import parse_number
 
@@ -37,7 +37,7 @@ PUBLISHED: dict[str, dict[str, str]] = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MatchOptions(SplitFileOptions, affects=DATA):
+class MatchOptions(SplitFileOptions, LayoutOptions, affects=DATA):
     """Options of `read_matches`."""
 
     task_name: str = option(
@@ -52,7 +52,9 @@ class MatchOptions(SplitFileOptions, affects=DATA):
         "split: question,eval:sentence1.",
     )
     positive_column: str | None = option(
-        None, "Column of a text that matches it, or of the second text of a scored or labeled pair."
+        None,
+        "Column of a text that matches it, or of the second text of a scored or labeled pair; in "
+        "JSON, also one key with a list of texts, each of which makes a pair.",
     )
     negative_columns: str | None = option(
         None, "Columns of texts that do not match; in JSON, also one key with a list of texts."
@@ -137,17 +139,13 @@ class MatchOptions(SplitFileOptions, affects=DATA):
         if columns := not is_table and [*self.columns("train"), *self.columns("eval")]:
             name = columns[0] if columns[0].endswith("s") else f"{columns[0]}_column"
             problem = f"the files of --task_name={self.task_name} have fixed field names"
-            raise UserError(
-                f"--{name}: {problem}", fix=f"Omit the flag, or pass --task_name={TABLES}"
-            )
+            raise UserError(problem, at=f"--{name}")
         for split in ("train", "eval"):
             if {"score", "label"} <= {*data.columns(split)}:
                 problem = f"--score_column and --label_column both describe the {split} file"
-                advice = f"Pass one of them, or columns of one split, such as {split}:score"
-                raise UserError(problem, fix=advice)
+                raise UserError(problem, fix=f"Pass one of them, such as {split}:score")
         if data.label_column and data.positive_label == data.negative_label:
-            problem = "--positive_label and --negative_label are the same"
-            raise UserError(f"{problem}: {data.positive_label}")
+            raise UserError("--positive_label and --negative_label are the same")
         described = {"score_range": "score_column"}
         described |= dict.fromkeys(("positive_label", "negative_label"), "label_column")
         for name, column in described.items():

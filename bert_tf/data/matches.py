@@ -1,11 +1,10 @@
 """Reads texts that match: tables, SQuAD and data sets in BEIR's layout."""
 
 import itertools
-import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -29,10 +28,8 @@ from bert_tf.data.split_files import find_files, no_file
 from bert_tf.data.texts import check_prefix
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import is_name, parse_number, read_cells, to_text
-from bert_tf.tables.read import Row, read_table
+from bert_tf.tables.read import read_table
 from bert_tf.tokenization.text_checks import find_other_values, sample
-
-_logger = logging.getLogger(__name__)
 
 # The default limit of `files.read_text` is for small files.
 _MAX_BYTES = 1 << 36
@@ -40,21 +37,16 @@ _MAX_BYTES = 1 << 36
 _MANY_REPEATED = 20
 _IF_LABELS = ". Are these labels? To train a classifier, use run_classifier.py or TextClassifier"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
-# Columns that probably say whether, or how well, two texts match.
+# Columns that probably say whether, or how well, two texts match; or have texts that do not.
 _LABEL = re.compile(
     r"(gold_?)?labels?|is_duplicate|scores?|rel|(similarity|relevance)(_score)?", re.IGNORECASE
 )
-# Columns that probably have texts that do not match.
-_NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)
-# The names of an anchor's column and a positive's that were probably swapped.
-_SWAPPED = re.compile("(answer|passage|document|positive|context) (question|query|anchor)", re.I)
-# A warning says that the scores use less than this part of their range.
-_LEAST_RANGE = 0.2
+_NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+|_ctxs|_passages)?", re.IGNORECASE)
+# The cells that must not be empty.
+_NEEDED = ("anchor", "positive", "score")
 # The first row of a labeled anchor has all its negatives, the others only so many: each row of
 # training uses few, and all of them in each row would be too many to go through.
 _MAX_NEGATIVES = 100
-# Number of rows to look at for such columns.
-_ROWS_AHEAD = 100
 
 
 class Match(NamedTuple):
@@ -139,8 +131,8 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
     data_sets = options.data_sets() if split == "train" else [options]
     for other in data_sets[1:]:
         if not files.exists(path := other.data_dir or other.train_file or ""):
-            problem = f"{path}, no such file or folder ({files.describe_parent(path)})"
-            raise UserError(f"--mix_with contains {problem}")
+            problem = f"no such file or folder ({files.describe_parent(path)})"
+            raise UserError(problem, at=f"--mix_with={path}")
     first, *others = found = [_read_data_set(x, split, scored) for x in data_sets]
     if not others:
         return first
@@ -168,69 +160,46 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
         raise UserError(f"{path} contains no texts that match")
     if scored and all(match.score == matches[0].score for match in matches):
         raise UserError("all pairs have the same score or label: there is no order", at=path)
-    if scored and "score" in options.columns(split):
-        _warn_of_unused_range(options, path, [match.score for match in matches])
     note(f"{counted(len(matches), 'pair')}", at=path)
     return Matches(str(Place(path)), matches, *texts)
 
 
 def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[Where, dict[str, Any]]]:
-    columns = options.columns(split)
-    has_header = any(map(is_name, columns.values()))
-    if _SWAPPED.fullmatch(f"{columns['anchor']} {columns['positive']}"):
-        warn(
-            f"--anchor_column={columns['anchor']}, --positive_column="
-            f"{columns['positive']}: are they swapped? The anchors are queries"
-        )
-    rows, ahead = itertools.tee(read_table(path))
-    if not (options.label_column or options.score_column):
-        first = list(itertools.islice(ahead, _ROWS_AHEAD))
-        _warn_of_unused_label(path, first, {*columns.values()})
-        if has_header and first and not options.negative_columns:
-            _warn_of_unused_negatives(path, first, {*columns.values()})
-    del ahead  # so that the rows are not kept for it
-    for place, cells in read_cells(path, rows, columns, split=split):
-        for purpose in cells.keys() - {"negative_columns"}:
+    """Yields the cells of each pair; each text in a list of positives is one of a pair."""
+    columns, layout, num_empty = options.columns(split), options.layout(split), 0
+    rows = read_table(path, layout["quoted"])
+    first = next(rows, None)
+    if first and (isinstance(first.cells, dict) or any(map(is_name, columns.values()))):
+        _warn_of_unused_columns(options, path, first.cells, columns)
+    rows = itertools.chain([first] if first else [], rows)
+    for place, cells in read_cells(path, rows, columns, layout["has_header"], split):
+        found = cells["positive"] if isinstance(cells["positive"], list) else [cells["positive"]]
+        cells["positives"] = [to_text(text, "positive", place).strip() for text in found]
+        num_empty += not found
+        for purpose in cells.keys() - {"positive", "positives", "negative_columns"}:
             cells[purpose] = to_text(cells[purpose], purpose, place).strip()
-            if not cells[purpose] and purpose != "label":
-                raise UserError(f"the {purpose} is empty", at=place, fix="Remove the row")
-        yield place, cells
+        for text in cells["positives"]:
+            pair = {**cells, "positive": text}
+            if empty := [name for name, x in pair.items() if x == "" and name in _NEEDED]:
+                raise UserError(f"the {empty[0]} is empty", at=place)
+            yield place, pair
+    if num_empty:
+        note(f"left out {counted(num_empty, 'row')}: the list of positives is empty", at=path)
 
 
-def _warn_of_unused_label(path: str, rows: Sequence[Row], used: Iterable[str]) -> None:
-    """Warns if an unused column is called label or score, and has numbers or few classes."""
-    for index, name in enumerate(rows[0].cells if rows else ()):
-        if not _LABEL.fullmatch(name.strip()) or {name, str(index + 1)} & {*used}:
-            continue
-        by_name = (x.cells if isinstance(x.cells, dict) else dict(enumerate(x.cells)) for x in rows)
-        # The first cell may be that of the header.
-        cells = [x for x in (str(row.get(name, row.get(index))) for row in by_name) if x != name]
-        are_numbers = all(parse_number(value) is not None for value in cells)
-        if cells and (are_numbers or 1 < len({*cells}) <= len(cells) / 2):
-            advice = f"pass --label_column={name} or --score_column={name}"
-            warn(f"{path} has a column {name} that is not used: {advice}")
-
-
-def _warn_of_unused_negatives(path: str, rows: Sequence[Row], used: Iterable[str]) -> None:
-    """Warns if unused columns are named as those of hard negatives are, and are not empty."""
-    names = {*rows[0].cells} - {*used}
-    if all(isinstance(row.cells, dict) for row in rows):
-        names = {x for x in names if any(row.cells.get(x) for row in rows)}
-    if found := sorted(name for name in names if _NEGATIVE.fullmatch(name.strip())):
-        advice = f"pass --negative_columns={','.join(found)}"
-        warn(f"{path} has negatives that are not used: {advice}")
-
-
-def _warn_of_unused_range(options: MatchOptions, path: str, scores: Sequence[float]) -> None:
-    """Warns if the scores, from 0 to 1, are in a small part of `score_range`."""
-    low, high = options.score_limits
-    least, most = (low + (high - low) * x for x in (min(scores), max(scores)))
-    if most - least < _LEAST_RANGE * (high - low):
-        warn(
-            f"all scores are from {least:g} to {most:g}: is --score_range="
-            f"{options.score_range} right?",
-            at=path,
-        )
+def _warn_of_unused_columns(
+    options: MatchOptions, path: str, first: Any, columns: Mapping[str, str]
+) -> None:
+    """Warns if columns that are not used have names of labels, scores or negatives."""
+    used = {x.strip().split(".")[0] for column in columns.values() for x in column.split(",")}
+    patterns = [] if options.label_column or options.score_column else [_LABEL]
+    patterns += [] if options.negative_columns else [_NEGATIVE]
+    # In JSON, a list may be empty.
+    names = (x for x in first if not isinstance(first, dict) or first[x] not in (None, [], ""))
+    names = sorted({name.strip() for name in names} - used)
+    if found := [x for x in names if any(pattern.fullmatch(x) for pattern in patterns)]:
+        advice = "Pass --label_column or --score_column, or negatives as --negative_columns"
+        warn(f"columns that are not used: {', '.join(found)}", at=path, fix=advice)
 
 
 def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
@@ -240,9 +209,9 @@ def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
         found = [*found.values()] if isinstance(found, dict) else found
         found = found if isinstance(found, list) else [found]
         negatives = [to_text(x, "negative", place).strip() for x in found if x is not None]
-        if {cells["anchor"], cells["positive"]} & {*negatives}:
-            problem = "a negative is the same text as the anchor or the positive"
-            raise UserError(problem, at=place, fix="Correct or remove the row")
+        if {cells["anchor"], *cells["positives"]} & {*negatives}:
+            problem = "a negative is the same text as the anchor or a positive"
+            raise UserError(problem, at=place)
         score = parse_number(cells.get("score", str(high)))
         if score is None or not low <= score <= high:
             expected = f"the score must be a number from {low:g} to {high:g} (--score_range)"
@@ -262,13 +231,12 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
     ]
     positives = dict.fromkeys(match[:2] for match in pairs if match.score)
     if not positives:
-        found = ", ".join(sorted({cells["label"] for cells in rows})[:10])
-        problem = f"no row has the label {options.positive_label}, only {found}"
-        raise UserError(problem, at=path, fix="Pass --positive_label and --negative_label")
+        found = shortened(brief(sorted({cells["label"] for cells in rows})))
+        problem = f"no row has the label --positive_label={options.positive_label}, only {found}"
+        raise UserError(problem, at=path)
     _log_labels(options, path, Counter(cells["label"] for cells in rows))
     if both := positives.keys() & {match[:2] for match in pairs if not match.score}:
-        advice = "correct them, or remove one of the rows"
-        warn(f"{counted(len(both), 'pair', 'have both labels')}: {advice}", at=path)
+        warn(counted(len(both), "pair", "have both labels"), at=path)
     if scored:
         return pairs
     negatives: dict[str, dict[str, None]] = {anchor: {} for anchor, _ in positives}
@@ -288,15 +256,15 @@ def _log_labels(options: MatchOptions, path: str, counts: Counter[str]) -> None:
     """Logs the rows of each label; warns if the default labels leave out some."""
     labels = options.positive_label, options.negative_label
     numbers = counted(counts[labels[0]], "positive"), counted(counts[labels[1]], "negative")
-    used = f"{path}: {numbers[0]} (label {labels[0]}), {numbers[1]} (label {labels[1]})"
+    used = f"{numbers[0]} (label {labels[0]}), {numbers[1]} (label {labels[1]})"
     others = {label or "no label": n for label, n in counts.items() if label not in labels}
     if others:
         number = counted(sum(others.values()), "row", "with other labels")
         used += f"; left out {number}: {shortened(brief(sorted(others)))}"
     if others and labels == (MatchOptions.positive_label, MatchOptions.negative_label):
-        warn(used, fix="Check --positive_label and --negative_label")
+        warn(used, at=path, fix="Check --positive_label and --negative_label")
     else:
-        note(used)
+        note(used, at=path)
 
 
 def _read_squad(path: str) -> Iterator[Match]:

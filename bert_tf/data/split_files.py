@@ -1,18 +1,15 @@
-"""Finds a user's training, evaluation and prediction files by their names."""
+"""Finds a user's training, evaluation and prediction files, and options of all their layouts."""
 
 import dataclasses
-import logging
 import os
 import re
 from collections.abc import Collection
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, note
-from bert_tf.options.declare import DATA, PATH, Options, option
+from bert_tf.base.errors import UserError, note, warn
+from bert_tf.options.declare import DATA, PATH, Options, option, value_for
 from bert_tf.tables.json_rows import SPLIT_NAMES as NAMES
-
-_logger = logging.getLogger(__name__)
 
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data, or that a run writes to its folder.
@@ -55,6 +52,38 @@ class SplitFileOptions(Options, affects=DATA | PATH):
         return others | ({"data_dir"} if self.names_files else set())
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayoutOptions(Options, affects=DATA):
+    """Options of how one's own tables are read."""
+
+    has_header: str = option(
+        "auto",
+        "Whether the first row has column names. auto: yes if a column is given by name.",
+        new=True,
+        choices=("auto", "yes", "no"),
+        by_split=True,
+    )
+    quoted: str = option(
+        "auto",
+        'Whether cells may be enclosed in quotes ("), and then contain line breaks and delimiters. '
+        "auto: yes for CSV; for TSV, only if some cells need them, as those that pandas or Excel "
+        "write.",
+        new=True,
+        choices=("auto", "yes", "no"),
+        by_split=True,
+    )
+
+    def check_layout(self, *names: str) -> None:
+        """Raises a UserError if an option of tables, or one of `names`, lacks `text_column`."""
+        for name in (*names, "has_header", "quoted"):
+            if getattr(self, name) not in (None, "auto") and not vars(self)["text_column"]:
+                raise UserError(f"--{name} needs --text_column")
+
+    def layout(self, split: str = "") -> dict[str, str]:
+        """Returns the arguments `quoted` and `has_header` of `tables.texts.read_rows`."""
+        return {name: value_for(getattr(self, name), split) for name in ("quoted", "has_header")}
+
+
 def find_files(
     options: Any, splits: Collection[str], more_extensions: Collection[str] = ()
 ) -> dict[str, str]:
@@ -90,9 +119,8 @@ def find_files(
             raise UserError(f"Pass --data_dir (the folder with the data) or --{missing[0]}_file")
         return paths
     if not files.is_dir(data_dir):
-        raise UserError(
-            f"--data_dir={data_dir}: no such folder ({files.describe_parent(data_dir)})"
-        )
+        problem = f"no such folder ({files.describe_parent(data_dir)})"
+        raise UserError(problem, at=f"--data_dir={data_dir}")
     existing = _list_data_files(data_dir)
     # A file that was passed for any split is no other split by a part of its name.
     passed = [*specified.values(), *(os.path.join(data_dir, f) for f in specified.values())]
@@ -103,21 +131,15 @@ def find_files(
         if not names and (len(others) > 1 or "train" not in missing):
             names = [name for name in others if _find_split(name, more_extensions, True) == split]
         if len(names) > 1:
-            candidates = " and ".join(names[:3])
-            raise UserError(
-                f"{data_dir} contains {candidates}", fix=f"Pass one of them as --{split}_file"
-            )
+            problem = f"{data_dir} contains {' and '.join(names[:3])}"
+            raise UserError(problem, fix=f"Pass one of them as --{split}_file")
         if names:
             paths[split] = os.path.join(data_dir, names[0])
-    if "train" in missing and paths.keys() <= specified.keys():
-        if others and os.path.realpath(data_dir) == os.path.realpath(options.output_dir or ""):
-            problem = f"--output_dir={options.output_dir} is also the folder with the data, which"
-            advice = "Choose another --output_dir, or pass the name of the file with --train_file"
-            raise UserError(f"{problem} later runs would not find there ({others[0]})", fix=advice)
-        if len(others) == 1 and not _find_split(others[0], more_extensions):
-            paths["train"] = os.path.join(data_dir, others[0])
-            only = "the only other" if specified else "the only"
-            note(f"Training file: {paths['train']}, {only} data file in the folder")
+    is_train_missing = "train" in missing and paths.keys() <= specified.keys()
+    if is_train_missing and len(others) == 1 and not _find_split(others[0], more_extensions):
+        paths["train"] = os.path.join(data_dir, others[0])
+        only = "the only other" if specified else "the only"
+        note(f"Training file: {paths['train']}, {only} data file in the folder")
     if not paths:
         folders = [(split, os.path.join(data_dir, n)) for split in missing for n in NAMES[split]]
         paths = {split: path for split, path in reversed(folders) if files.is_dir(path)}
@@ -135,12 +157,13 @@ def _find_specified(name: str, data_dir: str, flag: str) -> str:
     candidates = [name, os.path.join(data_dir, name)]
     matches = list(filter(files.exists, candidates))
     if len({*map(os.path.realpath, matches)}) > 1:
-        _logger.warning("%s=%s: reading %s, not %s", flag, name, *map(os.path.abspath, matches))
+        used, other = map(os.path.abspath, matches)
+        warn(f"reading {used}, not {other}", at=f"{flag}={name}")
     if matches:
         return matches[0]
     elsewhere = f", and none in {data_dir}" if data_dir and not os.path.isabs(name) else ""
     reason = files.describe_parent(os.path.join(data_dir, name))
-    raise UserError(f"{flag}={name}: no such file{elsewhere} ({reason})")
+    raise UserError(f"no such file{elsewhere} ({reason})", at=f"{flag}={name}")
 
 
 def _find_split(

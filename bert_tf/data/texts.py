@@ -1,16 +1,12 @@
-"""Streams unlabeled texts and text pairs from the lines or the columns of a file."""
+"""Texts and text pairs, one per line of a file; and what looks wrong in them."""
 
 import re
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from bert_tf.base import files, text_lines
-from bert_tf.base.errors import UserError, Where, counted
-from bert_tf.tables.columns import read_cells, to_text
-from bert_tf.tables.read import read_table
+from bert_tf.base.errors import UserError, counted
+from bert_tf.tables.texts import lines
 
-STDIN = "-"
 # The first group is greedy, so that a line with several separators is split at the last.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)")
 # A list of frequencies, and not a few texts such as "Chapter 1", has at least as many lines.
@@ -40,34 +36,6 @@ def read_lines(path: str) -> Iterator[Text]:
         yield Text(*pair.groups()) if pair else Text(line)
 
 
-def read_columns(
-    path: str, columns: Mapping[str, str | None], has_header: str = "auto"
-) -> Iterator[tuple[Where, dict[str, str]]]:
-    """Yields the place (file and line) of each row of a table, and purpose -> the text of its cell.
-
-    A column is a name, JSON path or 1-based number; the value of a flag such as --text_column for
-    the purpose "text", or None. `has_header="auto"`: if a column has a name.
-    """
-    stream = _standard_input() if path == STDIN else None
-    used = {purpose: column for purpose, column in columns.items() if column}
-    rows = read_table(display_name(path), stream=stream)
-    for place, cells in read_cells(path, rows, used, has_header):
-        yield place, {purpose: to_text(cell, purpose, place) for purpose, cell in cells.items()}
-
-
-def lines(path: str) -> Iterator[str]:
-    """Yields the lines of a file, or of standard input for `-`."""
-    if path != STDIN:
-        return files.read_lines(path)
-    return text_lines.read(display_name(path), _standard_input())
-
-
-def _standard_input() -> IO[bytes]:
-    if sys.stdin is None:  # Closed by the parent process.
-        raise UserError("Standard input is closed: pass a file name")
-    return sys.stdin.buffer
-
-
 def check_prefix(texts: Iterable[str], prefix: str) -> Iterator[str]:
     """Yields a sentence if texts already begin with the prefix, or would have no space after it."""
     if prefix.isascii() and prefix[-1:].isalnum():  # Chinese needs no space
@@ -82,7 +50,7 @@ def require_room(flag: str, prefix: Sequence[str], length: int) -> None:
     """Raises a UserError if rows of `length` tokens have none for a text after the prefix."""
     if len(prefix) + 3 > length:  # [CLS], a token of the text and [SEP]
         problem = f"takes {len(prefix)} of {length} tokens: there is no room for a text"
-        raise UserError(f"--{flag} {problem}", fix="Shorten it, or raise the maximum length")
+        raise UserError(f"--{flag} {problem}")
 
 
 def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> Iterator[str]:
@@ -115,8 +83,3 @@ def _is_not_plain(line: str) -> bool:
     line = line.strip()
     is_object = line.startswith("{") and line.endswith("}")
     return "\t" in line or is_object or bool(_HTML_TAG.search(line))
-
-
-def display_name(path: str) -> str:
-    """Returns a file's name for messages; for `-` it is `<stdin>`."""
-    return "<stdin>" if path == STDIN else path

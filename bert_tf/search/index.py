@@ -154,15 +154,16 @@ def build(options: SearchOptions) -> None:
             invalid.
     """
     folder, flag = options.index_dir or "", f"--index_dir={options.index_dir}"
+    path, columns = options.input_file or "", {"text": options.text_column, "id": options.id_column}
     if files.is_remote(folder):
         raise UserError(f"{flag} must be a local folder: its files are mapped into memory")
     with locks.exclusive(locks.lock_path(folder), flag):
         old = _read_manifest(folder)
         files.make_dirs(folder)
-        source = _describe_input(options.input_file or "")
+        source = _describe_input(path)
         source |= {"checksum": _checksum(source["path"])} if source else {}
         with files.open_atomically(os.path.join(folder, _TEXTS)) as file:
-            offsets, digest = _write_texts(read_texts(options), file)
+            offsets, digest = _write_texts(read_texts(path, columns, **options.layout()), file)
             total = len(offsets) - 1
             encoder = Encoder(options, total)
             new = {"version": _VERSION, "num_texts": total, "texts": digest}

@@ -3,12 +3,13 @@
 import dataclasses
 
 from bert_tf.base.errors import UserError
+from bert_tf.data.split_files import LayoutOptions
 from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, RUN, option
 from bert_tf.options.shared import EngineOptions, ModelOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SearchOptions(ModelOptions, EngineOptions, affects=DATA):
+class SearchOptions(ModelOptions, EngineOptions, LayoutOptions, affects=DATA):
     """Options of `search_texts.py`."""
 
     index_dir: str | None = option(None, "Folder of the index.", affects=RUN | PATH, required=True)
@@ -68,8 +69,7 @@ class SearchOptions(ModelOptions, EngineOptions, affects=DATA):
         self.check_required()
         self.check_model()
         self.check_engine()
-        if self.id_column and not self.text_column:
-            raise UserError("--id_column needs --text_column")
+        self.check_layout("id_column")
         if self.text_column and not self.input_file:
             raise UserError("--text_column needs --input_file")
         if self.input_file and not self.query_file and (self.output_file or self.rerank_model):

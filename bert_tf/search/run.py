@@ -14,12 +14,12 @@ from bert_tf.base import file_names, files, signals
 from bert_tf.base.errors import UserError, excerpt, note, warn
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.data.texts import STDIN, lines
 from bert_tf.search.encoder import Encoder
 from bert_tf.search.index import Index, build, is_index
 from bert_tf.search.options import SearchOptions
-from bert_tf.search.texts import Identified, read_queries
+from bert_tf.search.texts import read_queries
 from bert_tf.tables.read import is_object
+from bert_tf.tables.texts import STDIN, Identified, lines
 
 # Number of queries that are answered together.
 _CHUNK = 256

@@ -318,7 +318,7 @@ def test_predictor_requires_options():
         ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a string, or a tuple of two strings"),
         ("squad", "a", "Input 0: expected a tuple: question, text"),
         ("ner", [("a", 3)], "Input 0: expected a string, or a tuple of words"),
-        ("predict_masked", ["[MASK]", "a door"], r"Input 1: there is no \[MASK\]"),
+        ("predict_masked", ["[MASK]", "a door"], r"Input 1: expected a text with \[MASK\]"),
         (
             "extract_features",
             None,

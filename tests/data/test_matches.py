@@ -39,6 +39,49 @@ def test_list_of_negatives_in_json(tmp_path):
     assert [match.negatives for match in data.matches] == [("n", "m"), ()]
 
 
+LISTS = [
+    # BGE: lists of texts.
+    ({"a": "q", "b": ["x", "y"], "c": ["n"]}, "b", "c"),
+    # DPR and Tevatron: lists of objects.
+    (
+        {"a": "q", "b": [{"text": "x"}, {"text": "y"}], "c": [{"id": 1, "text": "n"}]},
+        "b.text",
+        "c.text",
+    ),
+]
+
+
+@pytest.mark.parametrize(("row", "positive", "negative"), LISTS)
+def test_each_text_in_a_list_of_positives_makes_a_pair(row, positive, negative, tmp_path, caplog):
+    caplog.set_level("INFO")
+    rows = [row, {**row, "b": []}, {**row, "a": "p"}]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    flags = {"anchor_column": "a", "positive_column": positive, "negative_columns": negative}
+    data = read(tmp_path, {"train.jsonl": lines}, **flags)
+    assert data.matches == [Match(q, x, ("n",)) for q in "qp" for x in "xy"]
+    assert "left out 1 row: the list of positives is empty" in caplog.text
+    (tmp_path / "train.jsonl").write_text(json.dumps({**row, "c": row["b"]}))
+    fail(tmp_path, {}, "train.jsonl:1: a negative is the same text", **flags)
+
+
+def test_labels_of_lists_of_texts(tmp_path):
+    rows = [{"a": "q", "b": ["x", "y"], "l": 1}, {"a": "q", "b": ["z"], "l": 0}]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    data = read(tmp_path, {"train.jsonl": lines}, **COLUMNS, label_column="l")
+    assert data.matches == [Match("q", "x", ("z",)), Match("q", "y", ("z",))]
+
+
+# The STS benchmark, as published: some rows have further cells, and quotes are text.
+STS = 'a\tb\tc\t01\t5.0\tA "dog".\tA cat.\na\tb\tc\t02\t2.5\t"A dog.\tA dog.\tWMT2008\tref8\n'
+
+
+@pytest.mark.parametrize(("name", "quoted"), [("train.tsv", "auto"), ("train.csv", "train:no")])
+def test_further_cells_and_quotes(name, quoted, tmp_path):
+    flags = {"anchor_column": "6", "positive_column": "7", "score_column": "5", "quoted": quoted}
+    data = read(tmp_path, {name: STS}, **flags, score_range="0,5", loss="cosine")
+    assert data.matches == [Match('A "dog".', "A cat."), Match('"A dog.', "A dog.", (), 0.5)]
+
+
 def test_scores_become_0_to_1(tmp_path):
     table = "a\tb\ts\nx\ty\t5\nx\tz\t1.0\n"
     flags = {**COLUMNS, "score_column": "s", "score_range": "0,5", "loss": "cosine"}
@@ -73,9 +116,7 @@ def test_labels(tmp_path):
     data = read(tmp_path, {"train.tsv": LABELED}, **flags, loss="cosent")
     assert [match.score for match in data.matches] == [1, 0, 1, 0, 0]
     flags |= {"positive_label": "same", "negative_label": "other"}
-    fail(
-        tmp_path, {}, r"no row has the label same, only , 0, 1, \?\. Pass --positive_label", **flags
-    )
+    fail(tmp_path, {}, r"no row has the label --positive_label=same, only , 0, 1, \?", **flags)
 
 
 def test_rows_of_an_anchor_share_many_negatives(tmp_path):
@@ -97,7 +138,7 @@ def test_rows_of_an_anchor_share_many_negatives(tmp_path):
             "INFO",
             "(label 2); left out 1 row with other labels: 0",
         ),
-        ("x\ty\t0\nx\tz\t1\n", {}, "WARNING", "2 pairs have both labels: correct them"),
+        ("x\ty\t0\nx\tz\t1\n", {}, "WARNING", "2 pairs have both labels"),
     ],
 )
 def test_number_of_rows_with_each_label(rest, flags, level, log, tmp_path, caplog):
@@ -107,14 +148,6 @@ def test_number_of_rows_with_each_label(rest, flags, level, log, tmp_path, caplo
     (record,) = [x for x in caplog.records if log in x.getMessage()]
     assert record.levelname == level
     assert ("both labels" in caplog.text) == ("both" in log)
-
-
-@pytest.mark.parametrize(("anchor", "positive"), [("answer", "question"), ("question", "answer")])
-def test_swapped_columns(anchor, positive, tmp_path, caplog):
-    table = f"{anchor}\t{positive}\nx\ty\n"
-    read(tmp_path, {"train.tsv": table}, anchor_column=anchor, positive_column=positive)
-    expected = "--anchor_column=answer, --positive_column=question: are they swapped?"
-    assert (expected in caplog.text) == (anchor == "answer")
 
 
 def test_lists_as_text():
@@ -203,55 +236,29 @@ def test_mix_of_data_sets(tmp_path):
     flags = {"task_name": "snli", "mix_with": more}
     with pytest.raises(UserError, match=r"must be like snli:FOLDER, with one of [^.]*beir\. Rec"):
         read(tmp_path / "nli", {}, **flags)
-    with pytest.raises(UserError, match=r"--mix_with contains .*missing, no such file or folder"):
+    with pytest.raises(UserError, match=r"--mix_with=.*missing: no such file or folder"):
         read(tmp_path, {}, **COLUMNS, mix_with=f"snli:{tmp_path}/missing")
-
-
-@pytest.mark.parametrize(
-    ("table", "flags", "name"),
-    [
-        ("a\tb\tlabel\nx\ty\t1\nx\tz\t0\n", COLUMNS, "label"),
-        ("a\tb\tSimilarity\nx\ty\t0.5\n", COLUMNS, "Similarity"),
-        ("a\tb\trelevance\nx\ty\t2\n", COLUMNS, "relevance"),
-        ('{"a": "x", "b": "y", "score": 3}\n', COLUMNS, "score"),
-        ("a\tb\tlabel\nx\ty\tnews\nx\tz\t0\n", COLUMNS, None),
-        ("a\tb\tlabel" + "\nx\ty\tyes\nx\tz\tno" * 2, COLUMNS, "label"),
-        ("a\tb\trel" + "\nx\ty\t1\nx\tz\t0", COLUMNS, "rel"),
-        # All the same: there is nothing to tell apart.
-        ("a\tb\tlabel" + "\nx\ty\tyes" * 4, COLUMNS, None),
-        ("a\tlabel" + "\nx\tyes\nz\tno" * 2, {**COLUMNS, "positive_column": "label"}, None),
-        ("a\tb\tid\nx\ty\t1\n", COLUMNS, None),
-        ("a\tb\tlabel\nx\ty\t1\n", {**COLUMNS, "label_column": "label"}, None),
-        ("a\tb\tlabel\nx\ty\t1\n", {**COLUMNS, "label_column": "eval:label"}, None),
-    ],
-)
-def test_unused_label(table, flags, name, tmp_path, caplog):
-    read(tmp_path, {"train.tsv": table}, **flags)
-    expected = f"train.tsv has a column {name} that is not used: pass --label_column={name} or --sc"
-    assert (expected in caplog.text) == bool(name)
-    assert ("is not used" in caplog.text) == bool(name)
 
 
 @pytest.mark.parametrize(
     ("table", "flags", "names"),
     [
-        ("a\tb\tnegative\nx\ty\tz\n", COLUMNS, "negative"),
-        ("a\tnegative_2\tb\tnegative_1\nx\tz\ty\tz\n", COLUMNS, "negative_1,negative_2"),
-        ('{"a": "x", "b": "y", "hard_negatives": ["z"]}\n', COLUMNS, "hard_negatives"),
-        ('{"a": "x", "b": "y", "neg": ["z"]}\n', COLUMNS, "neg"),
-        ('{"a": "x", "b": "y", "neg": []}\n', COLUMNS, None),
+        ("a\tb\tlabel\tscores\nx\ty\t1\t2\n", COLUMNS, "label, scores"),
+        ('{"a": "x", "b": "y", "score": 3, "neg": []}\n', COLUMNS, "score"),
+        ("a\tnegative_2\tb\tneg\nx\tz\ty\tz\n", COLUMNS, "neg, negative_2"),
+        ('{"a": "x", "b": ["y"], "negative_ctxs": [{"text": "z"}]}\n', COLUMNS, "negative_ctxs"),
+        ("a\tlabel\nx\tyes\n", {**COLUMNS, "positive_column": "label"}, None),
+        ("a\tb\tid\tnegation\nx\ty\t1\tz\n", COLUMNS, None),
+        ("a\tb\tlabel\nx\ty\t1\n", {**COLUMNS, "label_column": "eval:label"}, None),
         ("a\tb\tnegative\nx\ty\tz\n", {**COLUMNS, "negative_columns": "negative"}, None),
-        ("a\tnegative\nx\tz\n", {"anchor_column": "a", "positive_column": "negative"}, None),
-        ("a\tb\tnegation\nx\ty\tz\n", COLUMNS, None),
         # Without a header, a cell of the first row is no name.
         ("x\ty\tneg\n", {"anchor_column": "1", "positive_column": "2"}, None),
     ],
 )
-def test_unused_negatives(table, flags, names, tmp_path, caplog):
+def test_unused_columns(table, flags, names, tmp_path, caplog):
     read(tmp_path, {"train.tsv": table}, **flags)
-    advice = f"train.tsv has negatives that are not used: pass --negative_columns={names}\n"
-    assert (advice in caplog.text) == bool(names)
-    assert ("negatives that are not used" in caplog.text) == bool(names)
+    assert (f"train.tsv: columns that are not used: {names}. Pass" in caplog.text) == bool(names)
+    assert ("not used" in caplog.text) == bool(names)
 
 
 def squad(*questions):
@@ -295,7 +302,7 @@ def test_no_relevant_passage(tmp_path):
         ("q1\td3\t1", r"qrels/test.tsv:3: there is no document with the id 'd3'"),
         ("q3\td1\t1", r"qrels/test.tsv:3: there is no query with the id 'q3'"),
         ('{"q1": "d1"}', r"qrels/test.tsv:1: expected the columns query-id, corpus-id and score"),
-        ("q1\td4\t1", r"qrels/test.tsv:3: the document 'd4' has no text. Remove the line"),
+        ("q1\td4\t1", r"qrels/test.tsv:3: the document 'd4' has no text"),
         ("q1\td1\tx", r"qrels/test.tsv:3: expected the columns query-id, corpus-id and score"),
     ],
 )
@@ -354,15 +361,7 @@ BY_NUMBER = {"anchor_column": "1", "positive_column": "2"}
 )
 def test_header_with_columns_by_number(first, flags, is_warned, tmp_path, caplog):
     read(tmp_path, {"train.tsv": f"{first}\nwho is it\tit is me\n"}, **flags)
-    assert ("train.tsv:1 looks like a header, but is read as data" in caplog.text) == is_warned
-
-
-@pytest.mark.parametrize(("score_range", "is_warned"), [("0,100", True), ("0,1", False)])
-def test_range_that_the_scores_do_not_use(score_range, is_warned, tmp_path, caplog):
-    table = "a\tb\ts\nx\ty\t0.1\nx\tz\t0.9\n"
-    read(tmp_path, {"train.tsv": table}, **SCORED, score_range=score_range)
-    expected = "train.tsv: all scores are from 0.1 to 0.9: is --score_range=0,100 right?"
-    assert (expected in caplog.text) == is_warned
+    assert ("train.tsv:1: looks like a header, but is read as data" in caplog.text) == is_warned
 
 
 def test_few_distinct_texts():

@@ -189,7 +189,7 @@ def test_models_of_one_text_have_one_box(visit):
 def test_errors_are_shown_as_text(visit):
     page = visit()
     page.choose("run_pretraining")
-    assert "there is no [MASK]" in page.submit(f"{MARKUP}")
+    assert "expected a text with [MASK]" in page.submit(f"{MARKUP}")
     assert page.page.locator("#result img").count() == 0
     # The browser logs the status of each failed request.
     page.problems = [x for x in page.problems if "400 (Bad Request)" not in x]

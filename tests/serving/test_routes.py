@@ -26,7 +26,7 @@ from bert_tf.serving.models import KINDS, Model, outputs_of, scores_of
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.schemas import Instance
 from bert_tf.tasks.classification.problem_types import ClassPrediction, LabelsPrediction
-from bert_tf.tasks.fill_mask.word_search import Candidate
+from bert_tf.tasks.fill_mask.fill_mask import Candidate
 from bert_tf.tasks.multiple_choice.task import ChoicePrediction
 from tests.finetuning import test_task_contract as cases
 from tests.oracle import golden

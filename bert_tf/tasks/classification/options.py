@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_tf.base.errors import UserError
-from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.data.split_files import LayoutOptions, SplitFileOptions
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, WEIGHTS, option
 
@@ -23,7 +23,7 @@ _MIN_WINDOW_LENGTH = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TableOptions(SplitFileOptions, affects=DATA):
+class TableOptions(LayoutOptions, SplitFileOptions, affects=DATA):
     """Options that only apply to a user's own table files (`--task_name=tsv`)."""
 
     text_column: str | None = option(
@@ -40,22 +40,6 @@ class TableOptions(SplitFileOptions, affects=DATA):
         new=True,
     )
     id_column: str | None = option(None, "Column of ids, for test_predictions.tsv.", new=True)
-    has_header: str = option(
-        "auto",
-        "Whether the first row has column names. auto: yes if a column is given by name.",
-        new=True,
-        choices=("auto", "yes", "no"),
-        by_split=True,
-    )
-    quoted: str = option(
-        "auto",
-        'Whether cells may be enclosed in quotes ("), and then contain line breaks and delimiters. '
-        "auto: yes for CSV; for TSV, only if some cells need them, as those that pandas or Excel "
-        "write.",
-        new=True,
-        choices=("auto", "yes", "no"),
-        by_split=True,
-    )
     problem_type: str = option(
         "auto",
         "classification: one label per text; multilabel: any number of labels; regression: a "

@@ -84,12 +84,10 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
     def sizes(self) -> list[int]:
         """The sizes in `matryoshka_dims`; UserError if they are invalid."""
         parts = self.matryoshka_dims.split(",") if self.matryoshka_dims else []
-        if not all(part.strip().isdecimal() and int(part) for part in parts):
-            expected = "--matryoshka_dims must be numbers, such as 768,256"
+        sizes = [int(part) for part in parts if part.strip().isdecimal()]
+        if len({*sizes} - {0}) < len(parts):
+            expected = "--matryoshka_dims must be distinct numbers, such as 768,256"
             raise UserError(f"{expected}. Received: {self.matryoshka_dims}")
-        sizes = [int(part) for part in parts]
-        if len({*sizes}) < len(sizes):
-            raise UserError(f"--matryoshka_dims={self.matryoshka_dims} repeats a size")
         return sizes
 
     @property
@@ -100,8 +98,8 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
     def check(self) -> None:
         """Checks the options without reading any data files."""
         if self.loss_scale < 1:
-            problem = "--loss_scale multiplies the cosines. It must be 1 / temperature, at least 1"
-            raise UserError(f"{problem}. Received: {self.loss_scale}")
+            expected = "--loss_scale must be at least 1: it is 1 / temperature"
+            raise UserError(f"{expected}. Received: {self.loss_scale}")
         super().check()
         self.check_columns()
         _ = self.sizes

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,13 +25,14 @@ from bert_tf.data.beam import convert_files, for_each_on_beam
 from bert_tf.data.features import sequence_features
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
 from bert_tf.data.parallel import num_cores
-from bert_tf.data.texts import STDIN, Text, check_lines, display_name, read_columns, read_lines
+from bert_tf.data.texts import Text, check_lines, read_lines
 from bert_tf.finetuning.engines import checkpoint_id, loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import PairCheck, TextCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options.declare import DATA, PATH, RESULTS, ROWS, WEIGHTS, DefaultInt, DefaultStr
+from bert_tf.tables.texts import STDIN, display_name, read_columns
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 from bert_tf.tokenization.fast import BatchTokenizer
@@ -104,10 +105,12 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
     input_file, output_file = options.input_file or "", options.output_file or ""
     # Read the whole input first to find errors early, unless it is a stream.
     is_stream = input_file == STDIN or files.is_stream(input_file)
-    total = 0 if is_stream else sum(1 for _ in _read(options))
-    texts, texts_ahead = itertools.tee(_read(options))
+    columns = {"text": options.text_column, "text_pair": options.text_pair_column}
+    read = functools.partial(_read, input_file, columns, **options.layout())
+    name, total = display_name(input_file), 0 if is_stream else sum(1 for _ in read())
+    texts, texts_ahead = itertools.tee(read())
     if not any(map(any, texts_ahead)):
-        raise UserError(f"{display_name(input_file)} contains no text")
+        raise UserError(f"{name} contains no text")
     del texts_ahead  # so that the texts are not kept for it
     if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
         warn(
@@ -130,7 +133,7 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
     ):
         while chunk := list(itertools.islice(indexed_texts, extractor.chunk_size)):
             if not extractor.num_texts:
-                _warn_about_texts(options, [text for _, text in chunk])
+                _warn_about_texts(name, [text for _, text in chunk], bool(columns["text"]))
             part = {"start": chunk[0][0], "total": total}
             features = extractor.features([text for _, text in chunk], **part)
             for (index, _), text_features in zip(chunk, features, strict=True):
@@ -140,23 +143,20 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
     note(f"Features of {counted(extractor.num_texts, 'text')}: {output_file}")
     if empty:
         are_empty = counted(len(empty), "text", "are empty", of=extractor.num_texts)
-        warn(are_empty, at=display_name(input_file), fix=f"The first is text {empty[0]}")
+        warn(are_empty, at=name, fix=f"The first is text {empty[0]}")
     if extractor.num_truncated:
         cut = f"are longer than --max_seq_length={options.max_seq_length} and were truncated"
         warn(counted(extractor.num_truncated, "text", cut, of=extractor.num_texts))
 
 
-def _read(options: ExtractionOptions) -> Iterator[Text]:
-    path, column, pair = options.input_file or "", options.text_column, options.text_pair_column
-    if not column:
+def _read(path: str, columns: Mapping[str, str | None], **layout: str) -> Iterator[Text]:
+    if not columns["text"]:
         return read_lines(path)
-    rows = read_columns(path, {"text": column, "text_pair": pair}, options.has_header)
-    return (Text(*cells.values()) for _, cells in rows)
+    return (Text(*cells.values()) for _, cells in read_columns(path, columns, **layout))
 
 
-def _warn_about_texts(options: ExtractionOptions, texts: Sequence[Text]) -> None:
+def _warn_about_texts(path: str, texts: Sequence[Text], is_table: bool) -> None:
     """Warns about the first texts of the input, and about how it was read."""
-    path, column = display_name(options.input_file or ""), options.text_column
     lines = [" ".join(filter(None, text)) for text in texts]
     if count := sum("|||" in line for line in lines):
         warn(
@@ -164,7 +164,7 @@ def _warn_about_texts(options: ExtractionOptions, texts: Sequence[Text]) -> None
             at=path,
             fix="Write a pair as A ||| B, with spaces",
         )
-    if not column:
+    if not is_table:
         for problem in check_lines(path, lines, "Select a column with --text_column"):
             warn(problem, at=path)
 

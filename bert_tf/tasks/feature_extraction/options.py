@@ -6,13 +6,13 @@ import re
 from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.data.beam import BeamOptions
+from bert_tf.data.split_files import LayoutOptions
 from bert_tf.options.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
 from bert_tf.options.shared import EngineOptions, ModelOptions
-from bert_tf.tables.columns import is_name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULTS):
+class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, LayoutOptions, affects=RESULTS):
     """Options of `extract_features.py`."""
 
     init_checkpoint: str | None = option(
@@ -73,13 +73,6 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULT
     text_pair_column: str | None = option(
         None, "Column with the second text of a pair, like --text_column.", affects=DATA, new=True
     )
-    has_header: str = option(
-        "auto",
-        "Whether the first row has column names. auto: yes if a column is given by name.",
-        affects=DATA,
-        new=True,
-        choices=("auto", "yes", "no"),
-    )
 
     @property
     def file_format(self) -> str:
@@ -118,10 +111,4 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULT
         if not self.beam_runner and re.search("[,*?]", path) and not files.exists(path):
             advice = "For several, pass --beam_runner=DirectRunner, or join them with cat"
             raise UserError(f"--input_file={path} is not the name of a file", fix=advice)
-        if not self.text_column:
-            for name in ("text_pair_column", "has_header"):
-                if getattr(self, name) not in (None, "auto"):
-                    raise UserError(f"--{name} needs --text_column")
-        columns = self.text_column or "1", self.text_pair_column or "1"
-        if self.has_header == "no" and any(map(is_name, columns)):
-            raise UserError("With --has_header=no, columns must be given by number")
+        self.check_layout("text_pair_column")

@@ -1,45 +1,49 @@
 """Predicts the words for `[MASK]` with a pre-trained model, for `predict_masked.py`.
 
 Texts are processed in chunks, so that neither input nor output has to fit into memory.
-Shapes: R rows, each with one mask to predict, K candidates, V vocabulary size.
+Masks are referred to by their index among all masks of the texts. Shapes: M masks, R rows, each
+with one mask to predict, W word pieces in its place, K candidates, V vocabulary size, S
+max_seq_length.
 """
 
 import functools
 import itertools
 import json
+import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf import checkpoints, training
 from bert_tf.base import file_names, files, signals
-from bert_tf.base.errors import Input, UserError, counted, note, warn
+from bert_tf.base.errors import Input, Place, UserError, Where, counted, excerpt, note, warn
+from bert_tf.base.other_libraries import explains_fields
 from bert_tf.base.progress import bar
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
-from bert_tf.data.texts import STDIN, check_lines, display_name
+from bert_tf.data.packing import pack_batch, truncated_lengths
+from bert_tf.data.texts import check_lines
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.modeling import BertPretrainer
-from bert_tf.tasks.fill_mask.masked_texts import (
-    ANY,
-    CONTINUATION,
-    MASK,
-    MaskedTexts,
-    allowed_pieces,
-    read_masked_texts,
-    require_mask,
-    warn_of_other_masks,
-)
+from bert_tf.tables.texts import STDIN, display_name, lines, read_columns
 from bert_tf.tasks.fill_mask.options import MaskedWordsOptions
-from bert_tf.tasks.fill_mask.word_search import Candidate, WordSearch
+from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
+MASK = "[MASK]"
+_OTHER_MASK = re.compile(r"<mask>|[\[{]mask[\]}]|_{3,}", re.IGNORECASE)
+
+# What a mask stands for: any word piece, the first piece of a word, or a later piece of a word.
+ANY, BEGIN, CONTINUATION = range(3)
 STDOUT = "-"
 # Prefix of the variables of the masked-LM head.
 _HEAD = "cls/predictions/"
@@ -49,6 +53,14 @@ _MAX_TEXTS = _MAX_ROWS = 4096
 _DECIMALS = 6
 # Maximum number of masks side by side in a table, so that their candidates fit on a line.
 _MASKS_PER_LINE = 4
+
+
+@explains_fields
+class Candidate(NamedTuple):
+    """A candidate word for a mask, with its probability."""
+
+    word: str
+    probability: float
 
 
 def run(options: MaskedWordsOptions) -> None:
@@ -76,7 +88,7 @@ def run(options: MaskedWordsOptions) -> None:
             if not (model.num_texts or options.text_column):
                 name, advice = display_name(input_file), "Select a column with --text_column"
                 for problem in check_lines(name, [text for _, text in chunk], advice):
-                    warn(f"{name}: {problem}")
+                    warn(problem, at=name)
             predicted = model.fill([text for _, text in chunk])
             for (line_number, text), masks in zip(chunk, predicted, strict=True):
                 formatted = format_text(line_number, text, masks)
@@ -95,10 +107,109 @@ def run(options: MaskedWordsOptions) -> None:
 
 def _read(options: MaskedWordsOptions) -> Iterator[tuple[int, str]]:
     if options.input_file:
-        return read_masked_texts(options.input_file, options.text_column)
+        return read_masked_texts(options.input_file, options.text_column, **options.layout())
     text = " ".join((options.text or "").split())
     require_mask(text, "--text")
     return iter([(1, text)])
+
+
+def read_masked_texts(
+    path: str, column: str | None = None, **layout: str
+) -> Iterator[tuple[int, str]]:
+    """Yields the 1-based number and the text of each non-blank line, or of each row of a table.
+
+    `layout` has further arguments of `read_columns`.
+    """
+    if column:
+        rows = ((at, cells["text"]) for at, cells in read_columns(path, {"text": column}, **layout))
+    else:
+        rows = ((Place(display_name(path), n), x) for n, x in enumerate(lines(path), start=1))
+    for number, (place, text) in enumerate(rows, start=1):
+        if text.strip():
+            require_mask(text.strip(), place)
+            yield number, text.strip()
+
+
+def require_mask(text: str, where: Where) -> None:
+    """Raises a UserError about `where` if a text lacks `[MASK]`, or has `[CLS]` or `[SEP]`."""
+    if "[CLS]" in text or "[SEP]" in text or MASK not in text:
+        expected = f"expected a text with {MASK}, and without [CLS] and [SEP], which are added"
+        raise UserError(f"{expected}. Received: {excerpt(text)}", at=where)
+
+
+def warn_of_other_masks(texts: Sequence[str]) -> None:
+    """Warns about masks of other models in texts."""
+    found = [_OTHER_MASK.search(text.replace(MASK, "")) for text in texts]
+    if others := [match[0] for match in found if match]:
+        warn(
+            f"{counted(len(others), 'text', 'have', len(texts))} {others[0]}, which "
+            f"is read as text: write {MASK} for each word to predict"
+        )
+
+
+def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:
+    """Returns which ids `ANY`, `BEGIN` and `CONTINUATION` allow, bool [3, vocab_size].
+
+    `tokens` maps ids to tokens. Special tokens such as `[unused0]` are not allowed in words,
+    because the tokenizer splits at brackets; ids without a token are never allowed.
+    """
+    allowed = np.zeros((3, vocab_size), bool)
+    for id_, token in tokens.items():
+        allowed[ANY, id_] = True
+        is_special = not token or (len(token) > 2 and token[0] == "[" and token[-1] == "]")
+        allowed[CONTINUATION if token.startswith("##") else BEGIN, id_] = not is_special
+    return allowed
+
+
+class MaskedTexts:
+    """Texts as model inputs: `[CLS] word pieces [SEP]`; the tokenizer keeps `[MASK]`.
+
+    Each mask gets a row, with the whole text or, if that is too long, the surrounding word pieces,
+    equally many on both sides if possible.
+
+    `max_seq_length` must be at least 3.
+
+    Attributes:
+        pieces: word pieces of the texts, including masks.
+        num_masks: M, the number of masks in all texts.
+        positions: index of each mask in `pieces.ids`, int64 [M].
+        text_indices: index of the text of each mask, ascending, int64 [M].
+        num_truncated: number of texts that do not fit into a row.
+    """
+
+    def __init__(
+        self, texts: Sequence[str], tokenizer: BatchTokenizer, max_seq_length: int
+    ) -> None:
+        vocab = tokenizer.reference.vocab
+        self._special_ids = vocab["[CLS]"], vocab["[SEP]"]
+        self._max_seq_length = max_seq_length
+        self.pieces = tokenizer.encode(texts)
+        self.positions = np.flatnonzero(self.pieces.ids == vocab[MASK])
+        self.num_masks = len(self.positions)
+        self.text_indices = np.searchsorted(self.pieces.row_splits, self.positions, "right") - 1
+        self.num_truncated = int((self.pieces.lengths > max_seq_length - 2).sum())
+
+    def rows(self, masks: np.ndarray, fills: np.ndarray, index: int) -> dict[str, np.ndarray]:
+        """Returns a row for each of R masks, with word pieces `fills` [R, W] in place of the mask.
+
+        Returns:
+            The inputs, int32 [R, S]; and `masked_lm_positions`, int32 [R, 1], the position of the
+            piece to predict: the one with the given `index` in `fills`.
+        """
+        positions, texts = self.positions[masks], self.text_indices[masks]
+        splits, ids = self.pieces.row_splits, self.pieces.ids.tolist()
+        room = self._max_seq_length - 2 - fills.shape[1]
+        # If the text is short on one side of the mask, the row gets more from the other side.
+        after, before = splits[texts + 1] - positions - 1, positions - splits[texts]
+        after, before = truncated_lengths(after, before, room)
+        columns = (positions - before, positions, positions + 1 + after, fills)
+        rows = [
+            [*ids[start:position], *fill, *ids[position + 1 : stop]]
+            for start, position, stop, fill in zip(*map(np.ndarray.tolist, columns), strict=True)
+        ]
+        ragged = RaggedIds.from_lists(rows)
+        packed = pack_batch(ragged, None, self._max_seq_length, *self._special_ids)
+        return {**packed, "masked_lm_positions": (1 + before + index)[:, None].astype(np.int32)}
 
 
 class FillMask:
@@ -182,6 +293,86 @@ class FillMask:
         outputs = self._inference.predict({**rows, "kinds": kinds})
         count = self._num_allowed[kind]
         return outputs["ids"][..., :count], outputs["probabilities"][..., :count]
+
+
+# (rows, `BEGIN` or `CONTINUATION`) -> ids and probabilities [R, K] of the K best pieces, most
+# probable first.
+TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
+
+
+class _Word(NamedTuple):
+    """A word, or only its first pieces so far, in place of the mask with the index `mask`."""
+
+    mask: int
+    pieces: tuple[int, ...]
+    probability: float
+
+
+@dataclass(frozen=True)
+class WordSearch:
+    """Finds the most probable words of up to `max_pieces` word pieces, for `whole_word`.
+
+    A mask is replaced by 1, 2, ... masks, which are filled from left to right; a beam keeps the
+    `top_k` most probable prefixes. The probability of a word is the product of the probabilities of
+    its word pieces, each relative to the pieces allowed at its position. Words of different lengths
+    are compared directly, so the probabilities of all words may add up to more than 1.
+    """
+
+    top_pieces: TopPieces
+    tokenizer: FullTokenizer
+    top_k: int
+    max_pieces: int
+
+    def __call__(self, texts: MaskedTexts, masks: np.ndarray) -> list[list[Candidate]]:
+        """Returns the `top_k` words for each mask."""
+        best: dict[int, list[_Word]] = {mask: [] for mask in masks.tolist()}
+        for num_pieces in range(1, self.max_pieces + 1):
+            words = [_Word(mask, (), 1.0) for mask in best]
+            for _ in range(num_pieces):
+                words = self._extend(texts, words, num_pieces)
+                # Probabilities only decrease: drop prefixes that cannot become one of the best.
+                words = [
+                    word
+                    for word in words
+                    if len(complete := best[word.mask]) < self.top_k
+                    or word.probability > complete[-1].probability
+                ]
+            for word in words:
+                best[word.mask].append(word)
+            best = {mask: self._prune(words) for mask, words in best.items()}
+        return [[Candidate(self._join(w), w.probability) for w in words] for words in best.values()]
+
+    def _extend(self, texts: MaskedTexts, words: list[_Word], num_pieces: int) -> list[_Word]:
+        """Extends incomplete words of `num_pieces` pieces, all equally long so far, by a piece."""
+        if not words:
+            return []
+        num_found = len(words[0].pieces)
+        fills = np.full((len(words), num_pieces), self.tokenizer.vocab[MASK], np.int32)
+        fills[:, :num_found] = [word.pieces for word in words]
+        rows = texts.rows(np.array([word.mask for word in words]), fills, num_found)
+        ids, probabilities = self.top_pieces(rows, CONTINUATION if num_found else BEGIN)
+        extended_words = defaultdict(list)
+        for word, *top in zip(words, ids.tolist(), probabilities.tolist(), strict=True):
+            extended_words[word.mask] += [
+                _Word(word.mask, (*word.pieces, piece), word.probability * probability)
+                for piece, probability in zip(*top, strict=True)
+            ]
+        return [word for words in extended_words.values() for word in self._prune(words)]
+
+    def _prune(self, words: list[_Word]) -> list[_Word]:
+        """Returns the `top_k` most probable words that the tokenizer splits into these pieces."""
+        ordered = sorted(words, key=lambda word: -word.probability)
+        return list(itertools.islice(filter(self._matches_tokenizer, ordered), self.top_k))
+
+    def _matches_tokenizer(self, word: _Word) -> bool:
+        # Also prunes incomplete words: if the tokenizer splits a word into these pieces, it splits
+        # their first n, joined, into the same n.
+        tokens = self.tokenizer.convert_ids_to_tokens(word.pieces)
+        return len(tokens) == 1 or self.tokenizer.tokenize(self._join(word)) == tokens
+
+    def _join(self, word: _Word) -> str:
+        tokens = self.tokenizer.convert_ids_to_tokens(word.pieces)
+        return "".join(token.removeprefix("##") for token in tokens)
 
 
 def _select(allowed: np.ndarray, top_k: int, outputs: Any, batch: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf.base.errors import UserError
+from bert_tf.data.split_files import LayoutOptions
 from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, option
 from bert_tf.options.shared import DeviceOptions, ModelOptions
 
@@ -12,7 +13,7 @@ _NUM_SPECIAL_TOKENS = 2
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
+class MaskedWordsOptions(ModelOptions, DeviceOptions, LayoutOptions, affects=RESULTS):
     """Options of `predict_masked.py`."""
 
     init_checkpoint: str | None = option(
@@ -66,6 +67,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, affects=RESULTS):
             raise UserError("Pass either --input_file=FILE or --text='Paris is the [MASK] of ...'")
         if self.text_column and not self.input_file:
             raise UserError("--text_column needs --input_file")
+        self.check_layout()
         if not self.output_file:
             raise UserError("--output_file is empty: pass a file, or - for standard output")
 

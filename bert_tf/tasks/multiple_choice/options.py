@@ -2,13 +2,13 @@
 
 import dataclasses
 
-from bert_tf.data.split_files import SplitFileOptions
+from bert_tf.data.split_files import LayoutOptions, SplitFileOptions
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.options.declare import DATA, MODEL, RESULTS, option, value_for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceOptions(SplitFileOptions, FineTuningOptions, affects=DATA):
+class MultipleChoiceOptions(SplitFileOptions, LayoutOptions, FineTuningOptions, affects=DATA):
     """Options of `run_multiple_choice.py`. By default, the columns are those of SWAG's files."""
 
     context_column: str = option(

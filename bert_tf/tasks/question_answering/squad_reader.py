@@ -16,7 +16,6 @@ import numpy as np
 
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, counted, shortened, warn
-from bert_tf.base.progress import log
 from bert_tf.tables.read import is_object
 
 # The original splits texts only at these characters, not at U+00A0, U+3000 or U+2028.
@@ -137,9 +136,8 @@ def read_squad_examples(
             listed = shortened(ids, _MAX_LISTED)
             problem = counted(len(ids), "question", problem, of=total)
             warn(f"{problem}: {listed}", at=path)
-            log.debug("All of them: %s", ", ".join(ids))
     if not examples:
-        raise UserError(f"{path} has no usable questions")
+        raise UserError("no usable questions", at=path)
     return examples
 
 
@@ -214,7 +212,7 @@ def _get(parent: Any, key: str, expected_type: Any, location: str) -> Any:
         value = json.dumps(parent[key], ensure_ascii=False)[:40]
         expected = getattr(expected_type, "__name__", "str or number")
         problem = f'has an invalid "{key}": {value} is not of type {expected}'
-    raise UserError(f"{location} {problem}", fix=f"The format of SQuAD is {_FORMAT}")
+    raise UserError(problem, at=location, fix=f"The format of SQuAD is {_FORMAT}")
 
 
 def _answer_texts(entry: dict[str, Any]) -> tuple[str, ...] | None:
@@ -235,9 +233,9 @@ def _training_answer(
     if "detected_answers" in entry:  # As in MRQA, the first one counts.
         answers = answers[:1]
     if len(answers) != 1:
-        needed = "training questions need exactly one"
-        other = "none if they are impossible (--version_2_with_negative=true)"
-        raise UserError(f"{location} has {len(answers)} answers: {needed}, or {other}")
+        expected = "expected one answer, or none to an impossible question"
+        received = f"(--version_2_with_negative=true). Received: {len(answers)}"
+        raise UserError(f"{expected} {received}", at=location)
     answer_location = f"{location}.answers[0]"
     text = _get(answers[0], "text", str, answer_location)
     first = _get(answers[0], "answer_start", int, answer_location)
@@ -246,7 +244,8 @@ def _training_answer(
         start, end = word_index_at[first], word_index_at[first + len(text) - 1]
     except IndexError:
         problem = f"the answer {text[:40]!r} does not fit at answer_start={first}: the text has"
-        raise UserError(f"{location}: {problem} {len(word_index_at)} characters") from None
+        problem += f" {len(word_index_at)} characters"
+        raise UserError(problem, at=location) from None
     # As in the original, `answer_start` may be off, as long as it is inside the right word.
     has_answer = " ".join(text.split()) in " ".join(words[start : end + 1])
     return (text, start, end, False) if has_answer else ()

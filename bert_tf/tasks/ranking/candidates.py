@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base.errors import UserError, counted, note, warn
-from bert_tf.base.progress import log
 from bert_tf.data.matches import Match, Matches
 from bert_tf.tables.relevance import Candidate, read_candidates
 
@@ -22,12 +21,8 @@ def read_run(path: str, top_k: int, *texts: Any) -> Run:
     """Returns the first `top_k` candidates of each query; `texts` as for `read_candidates`."""
     found = read_candidates(path, *texts)
     most = max(map(len, found.values()))
-    number = "all" if most <= top_k else f"the first {top_k}"
-    note(
-        f"uses {number} of up to {counted(most, 'candidate')} of a query (number "
-        f"of queries: {len(found)})",
-        at=path,
-    )
+    used = f"{'all' if most <= top_k else f'the first {top_k}'} of up to {most:,} candidates"
+    note(f"uses {used} of a query (number of queries: {len(found)})", at=path)
     return {query: candidates[:top_k] for query, candidates in found.items()}
 
 
@@ -120,15 +115,15 @@ class Choices:
             rows.append(Match(anchor, positive, (*hard, *found, *drawn), score / highest))
             numbers += len(hard), len(found), len(drawn)
         if self.run and not any(_key(match.anchor) in self.run for match in rows):
-            problem = f"{self.data.path}: the run has no candidates for these queries"
-            advice = "If it is for the evaluation only, pass --run_file=eval:FILE"
-            raise UserError(problem, fix=advice)
+            problem = "the run has no candidates for these queries"
+            raise UserError(problem, at=self.data.path)
         if any(len(row.negatives) < count for row in rows):
             number = counted(len(self.passages), "passage")
-            problem = f"there {'is' if len(self.passages) == 1 else 'are'} only {number}"
-            raise UserError(problem, at=self.data.path, fix=f"Lower --num_negatives={count}")
-        message = "%s: negatives of a row, on average: %.3g hard, %.3g of the run, %.3g random"
-        log.info(message, self.data.path, *(numbers / len(rows)))
+            problem = f"--num_negatives={count} needs more than {number}"
+            raise UserError(problem, at=self.data.path)
+        hard, of_run, drawn = numbers / len(rows)
+        kinds = f"{hard:.3g} hard, {of_run:.3g} of the run, {drawn:.3g} random"
+        note(f"negatives of a row, on average: {kinds}", at=self.data.path)
         return rows
 
     def ranked(self, top_k: int) -> Ranked:
@@ -160,23 +155,21 @@ class Choices:
             gains.append(np.array([*known, *missed.values()], np.float32))
         ranked = Ranked([(query, next(iter(known))) for query, known in judged], candidates, gains)
         if not is_any_relevant:
-            problem = f"{self.data.path}: no candidate of the run is relevant to its query"
+            problem = f"no relevant passage is among the {top_k} candidates of a query (--top_k)"
             if all(len(found) < top_k for found in self.run.values()):
-                raise UserError(problem, fix="Is it a run for these texts?")
-            warn(problem, fix=f"It may have relevant ones below --top_k={top_k}")
+                raise UserError(problem, at=self.data.path)
+            warn(problem, at=self.data.path)
         if not self.run and all(x.all() for x in gains):
             problem = "all passages that are ranked are relevant, so that all metrics are 1"
-            warn(problem, at=self.data.path, fix="Add other passages")
+            warn(problem, at=self.data.path)
         if num_empty:
-            warn(
-                f"queries without candidates, which count as 0: {num_empty} of {len(judged)}",
-                at=self.data.path,
-            )
+            empty = f"{num_empty} of {len(judged)}"
+            warn(f"queries without candidates, which count as 0: {empty}", at=self.data.path)
         kind = "the candidates of a run"
         if not self.run:
             kind = "relevant passages, and hard negatives or random ones"
-        numbers = counted(len(ranked), "pair"), len(judged), kind
-        log.info("%s: ranks %s (number of queries: %d): %s", self.data.path, *numbers)
+        number = f"{counted(len(ranked), 'pair')} (number of queries: {len(judged)})"
+        note(f"ranks {number}: {kind}", at=self.data.path)
         return ranked
 
 

@@ -59,13 +59,8 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
         if self.do_train or self.evaluates:
             self.check_columns()
         if self.evaluates and self.top_k == 1 and not value_for(self.run_file or "", "eval"):
-            problem = "a query would have one passage, so that all metrics would be 1"
-            raise UserError(
-                f"--top_k=1: without --run_file, {problem}", fix="Pass at least --top_k=2"
-            )
+            raise UserError("--top_k must be at least 2 without --run_file, or all metrics are 1")
         if self.do_train and self.loss != POINTWISE and self.is_scored("train"):
-            problem = f"--loss={self.loss} would ignore the scores"
-            raise UserError(f"{problem}: pass --loss={POINTWISE}")
+            raise UserError(f"--loss={self.loss} would ignore the scores: pass --loss={POINTWISE}")
         if self.do_train and not (self.is_scored("train") or self.num_negatives):
-            problem = "without scores or labels, all pairs of --num_negatives=0 would be relevant"
-            raise UserError(problem, fix="Pass at least --num_negatives=1")
+            raise UserError("--num_negatives must be at least 1 without scores or labels")

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files
+from bert_tf.base.errors import note, warn
 from bert_tf.base.other_libraries import explains_fields
-from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops, ranking_metrics
 from bert_tf.data.features import Feature, sequence_features
@@ -195,10 +195,11 @@ class Ranking(Task):
         if isinstance(examples, Ranked):
             what, before, name = self._baseline(examples)
             after = _rank(examples, predictions).metrics()[f"eval_{name}"]
-            say, advice = log.info, ""
-            if after <= before:
-                say, advice = log.warning, ". The model is no better: train longer, or on more data"
-            say("%s = %.4f, %s: %.4f%s", name, after, what, before, advice)
+            text = f"{name} = {after:.4f}, {what}: {before:.4f}"
+            if after > before:
+                note(text)
+            else:
+                warn(text, fix="The model is no better: train longer, or on more data")
             return Written()
         lines: list[str] = []
         pairs = zip(examples, predictions, strict=True)

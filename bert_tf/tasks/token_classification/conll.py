@@ -24,11 +24,9 @@ from collections.abc import Callable, Collection, Sequence
 
 from bert_tf.base import files
 from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note, warn
-from bert_tf.base.progress import log
 from bert_tf.data.texts import check_lines
 from bert_tf.tables.read import LAST, is_object
 from bert_tf.tasks.token_classification import schemes
-from bert_tf.tasks.token_classification.columns import EMPTY, find_separator, split_columns
 from bert_tf.tasks.token_classification.json_layouts import EXTENSIONS, Columns, read_json
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.sentences import DOCUMENT, ConllFile, Row
@@ -55,6 +53,11 @@ _MAX_CJK_PER_WORD = 3
 # The beginning of a list that is written as a string, such as `['a', 'b']`, in CSV or JSON, too.
 _LIST = re.compile(r"""(^|[\t,;"][^\S\t]*)\[('|""\w|\\")""")
 _NUM_CHECKED = 20  # lines in which it is looked for
+
+EMPTY = "\xa0"  # an empty cell, or a word that is a space
+# Other spaces, such as U+00A0, are parts of words.
+_COLUMN = re.compile("[^ \t]+")
+_MIN_TABS = 9  # in CoNLL-U
 
 
 def read_conll(
@@ -91,29 +94,26 @@ def read_conll(
     else:
         _read_lines(file, (token_column, label_column), need_labels, split)
     if not file.words:
-        raise UserError(f"{path} contains no words; expected a word and its label on each line")
+        raise UserError(f"{path} contains no words")
     if len(file.labels) < len(file.words):
         file.labels = []
     if file.labels:
         file.scheme = _choose_scheme(file, label_scheme, label_column)
         if file.scheme != PLAIN and not all(map(is_label, {*file.labels})):
-            note(f"labels such as {file.labels[0]} are entities ({file.scheme})", at=path)
+            outside = schemes.find_outside(file.labels)
+            example = next(label for label in file.labels if label != outside)
+            words = f"; words outside of them have the label {outside}" * (outside != OUTSIDE)
+            note(f"labels such as {example} are entities ({file.scheme}){words}", at=path)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
 
 
 def _require_supported(path: str, lines: Sequence[str]) -> None:
     """Raises a UserError if the first lines show a format that looks like columns, but is not."""
-    if lines[0].startswith("#FORMAT=WebAnno TSV"):
-        advice = "Export the annotations as CoNLL 2002 or CoNLL 2003"
-        raise UserError(f"{path}:1: the format WebAnno TSV is not supported", fix=advice)
     lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
     if lists and 2 * len(lists) >= len(lines):
         problem = "the words or labels are lists that are written as strings"
-        advice = "Convert them with ast.literal_eval, and write one word and its label per line"
-        raise UserError(
-            problem, at=Place(path, lists[0]), fix=f"{advice}, or JSON lines with lists"
-        )
+        raise UserError(problem, at=Place(path, lists[0]), fix="Write JSON lines with lists")
 
 
 def _read_lines(
@@ -198,14 +198,14 @@ def _number_columns(
         token = next((name for name in number_of if name in _TOKEN_NAMES), 1)
         columns = token, "upos" if use_upos else columns[1]
         if use_upos:
-            log.info("%s is CoNLL-U: reading words from %s, labels from %s", path, *columns)
+            note("is CoNLL-U: reading words from {}, labels from {}".format(*columns), at=path)
     numbers = []
     for kind, column in zip(("token", "label"), columns, strict=True):
         number = number_of.get(column.casefold()) if isinstance(column, str) else column
         if number is None:
             available = f"only {', '.join(header)}" if header else "and its first line has no names"
-            problem = f"{path} has no column {excerpt(str(column))}, {available} (--{kind}_column)"
-            raise UserError(problem, fix="Pass the number of the column, counting from 1")
+            problem = f"there is no column {excerpt(str(column))} (--{kind}_column), {available}"
+            raise UserError(problem, at=path)
         numbers.append(number)
     id_index = number_of.get("id", 1) - 1
     ids = [row[id_index] for row in data if len(row) > id_index != numbers[0] - 1]
@@ -283,23 +283,18 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
     # Entities in another column, if the user did not choose one.
     others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
     if misfits := schemes.explain_misfits(counts):
-        advice = misfits
+        advice = f"{misfits}. Correct them, or pass --label_scheme=plain"
     elif others and label_column == LAST:
         advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
-        advice += " and, as --token_column, the column of the words" * (others[-1] == 1)
-    elif all(label.lstrip("+-").isdecimal() for label in counts):
-        advice = "Replace numbers with the labels that they stand for, such as B-LOC"
-    elif wanted == AUTO and len(counts) > 1:
+    elif wanted == AUTO and len(counts) > 1 and not all(x.lstrip("+-").isdecimal() for x in counts):
         note(f"labels such as {odd} are no entities: --label_scheme=plain", at=file.path)
         return PLAIN
     else:
-        advice = f"{_FORMAT}. Only labels of entities can be learned here: O, B-LOC and I-LOC, not "
-        advice += "just LOC, and no parts of speech. For other labels, pass --label_scheme=plain"
+        advice = "Check --label_column. For labels that mark no entities, pass --label_scheme=plain"
     column = "" if index is None else f" in column {index + 1}"
-    problem = f"{Place(file.path, number)}: {excerpt(odd)}{column} is not a label"
+    problem = f"{excerpt(odd)}{column} is not a label such as B-LOC"
     problem += ". All words have it" * (len(counts) == 1)
-    check = "Check --label_column; a file to predict may have only words, or objects with a text"
-    raise UserError(problem, fix=f"{advice}. {check}")
+    raise UserError(problem, at=Place(file.path, number), fix=advice)
 
 
 def _split_spans(spans: list[str], place: Where) -> tuple[list[str], list[str]]:
@@ -308,7 +303,8 @@ def _split_spans(spans: list[str], place: Where) -> tuple[list[str], list[str]]:
     for text in spans:
         span = _SPAN(text)
         if span is None:
-            raise UserError(f"{excerpt(text)} does not end with /o, /nr, /ns or /nt", at=place)
+            expected = "expected a text that ends with /o, /nr, /ns or /nt"
+            raise UserError(f"{expected}. Received: {excerpt(text)}", at=place)
         first, other = _SPAN_LABELS.get(span[2], (OUTSIDE, OUTSIDE))
         characters += span[1]
         labels += [first] + [other] * (len(span[1]) - 1)
@@ -328,3 +324,50 @@ def _find_columns(
         flags = f"--token_column={token_column}, --label_column={label_column}"
         raise UserError(f"{problem} ({flags}): {excerpt(' '.join(row))}", at=place, fix=_FORMAT)
     return [token_column - 1, label_number - 1][: 1 + has_label]
+
+
+def find_separator(path: str, lines: Sequence[str]) -> str:
+    """Returns what separates columns: a tab, "," or ";" in CSV, or "" for spaces and tabs."""
+    data = [x for x in lines if x.strip() and x[0] != "#" and DOCUMENT not in x] or [""]
+    if path.lower().removesuffix(".gz").endswith(".csv"):
+        return max(",;\t", key=data[0].count)
+    ((by_spaces, count),) = Counter(len(_COLUMN.findall(x)) for x in data).most_common(1)
+    ((by_tabs, tab_count),) = Counter(x.count("\t") + 1 for x in data).most_common(1)
+    # Words may have spaces, or be one; in CoNLL-U even most of them.
+    is_table = by_tabs == by_spaces > 1 or by_tabs > _MIN_TABS
+    return "\t" if is_table and tab_count > count else ""
+
+
+def _cell_pattern(separator: str) -> re.Pattern[str]:
+    quoted = f'"(?:[^"]|"")*"(?![^{separator}])|' if separator != "\t" else ""
+    other = f"(?<![^{separator}])(?:{quoted}[^{separator}]*)"
+    return re.compile(other) if separator else _COLUMN
+
+
+def split_columns(line: str, separator: str) -> list[str]:
+    """Returns the cells of a line; [] if it is blank. U+00A0 stands for a space in a word."""
+    if not line.strip(f" \t{separator}"):
+        return []
+    if not separator or separator not in line:
+        return _COLUMN.findall(line)
+    cells = [cell.strip(" ") for cell in _cell_pattern(separator).findall(line)]
+    if separator != "\t":
+        cells = [re.sub('^"(.*)"$', r"\1", cell).replace('""', '"') for cell in cells]
+    return [cell.replace(" ", "\xa0") or EMPTY for cell in cells]
+
+
+def with_labels(file: ConllFile, predicted: Sequence[str]) -> str:
+    """Returns the lines of a file with columns, with predicted labels in the column of labels.
+
+    If the file has no such column, they are in a new one, the last.
+    """
+    lines, index = list(file.lines), file.label_index
+    for number, label in zip(file.line_numbers, predicted, strict=True):
+        line = lines[number - 1]
+        if index is None:
+            separator = file.separator or ("\t" if "\t" in line else " ")
+            lines[number - 1] = separator.join((line, label))
+            continue
+        start, end = list(_cell_pattern(file.separator).finditer(line))[index].span()
+        lines[number - 1] = line[:start] + label + line[end:]
+    return "".join(f"{line}\n" for line in lines)

@@ -88,8 +88,7 @@ def read_json(
             counts[_SEVERAL_LABELS] += sum(isinstance(x, list) and len(x) > 1 for x in names)
             value = _label_words(places, spans, counts)
         elif value is not None and not _is_strings(value):
-            advice = "Write the labels' names, such as B-LOC, instead of numbers"
-            raise _error(place, f"{excerpt(json.dumps(value))} are not labels. {advice}")
+            raise _error(place, f"{excerpt(json.dumps(value))} are not names of labels")
         elif value is not None and len(value) != len(words):
             raise _error(place, f"{counted(len(words), 'word')}, but {len(value)} labels")
         file.add_sentence(number, words, value or (), text)
@@ -153,10 +152,9 @@ def _find_values(
     found = [*lists, *texts] if value is None or are_labels else texts or lists
     words = next(iter(found), None) if isinstance(word_key, int) else cells.get(word_key)
     if not (isinstance(words, str) or _is_strings(words)):
-        where = names if isinstance(word_key, int) else f"{word_key}; the keys are {names}"
-        raise _error(place, f"no words or text in {where}. Pass --token_column=KEY")
+        raise _error(place, f"no words or text (--token_column) in the keys {names}")
     if value is None and need_labels:
-        raise _error(place, f"no labels in {names}. Pass --label_column=KEY")
+        raise _error(place, f"no labels (--label_column) in the keys {names}")
     return words, value, label_key or "labels"
 
 
@@ -195,9 +193,6 @@ def _parse_spans(
     """
     for start, end, names, quote, span in _list_spans(value):
         name: Any = names[0] if isinstance(names, list) and names else names
-        if all(isinstance(x, int) for x in (start, end, name)):
-            problem = f"the label of a span is the number {name}"
-            raise _error(place, f"{problem}. Export the names of the labels")
         is_valid = isinstance(start, int) and isinstance(end, int) and isinstance(name, str)
         if is_valid and not isinstance(text, str):
             end += file.end_offset or 0
@@ -206,7 +201,7 @@ def _parse_spans(
             is_valid = text[start:end] == quote
         if not is_valid or not 0 <= start < end <= len(text) or not name:
             item = excerpt(json.dumps(span, ensure_ascii=False))
-            raise _error(place, f"{item} is not a span of the text")
+            raise _error(place, f"{item} is not a span of the text and the name of its label")
         part = text[start:end]
         if isinstance(part, str) and part.strip():
             start, end = end - len(part.lstrip()), start + len(part.rstrip())

@@ -4,11 +4,12 @@ A model learns labels in BIO or BIOES (`B-PER`, or `B` if there is only one type
 converted to these, word by word: IOB1 (CoNLL-2003), where an entity starts with `B-` only if it
 directly follows another of the same type; BILOU and BMES; IO, which has types only; the brackets of
 CoNLL-2012, `(PERSON*`, `*`, `*)`; and `B_PER` or `PER-B` for `B-PER`. Plain labels, such as parts
-of speech, stay as they are.
+of speech, stay as they are. Words outside of entities have the label `O` or, in a file without it,
+the only label that has no prefix, such as `OTHER` or `0`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from bert_tf.base.errors import counted, excerpt, shortened
 
@@ -21,12 +22,18 @@ is_label = re.compile("O|[BIES](-.+)?").fullmatch
 _PREFIXES = {"BIO": "BI", "BIOES": "BIES", "BILOU": "BILU", "BMES": "BMES", "BMEWO": "BMEW"}
 _AS_BIOES = str.maketrans("LUWM", "ESSI")
 _IO, _BRACKETS = "IO", "brackets"
-_LABEL = re.compile("([BIESLUMW])(?:[-_](.+))?|(.+)[-_]([BIESLUMW])")
+_DASH = "-\u2010-\u2015\u2212"  # also those that text programs write for a hyphen
+_LABEL = re.compile(rf"([BIESLUMW])|([BIESLUMWbieslumw])[{_DASH}_](.+)|(.+)[{_DASH}_]([BIESLUMW])")
 _BRACKET = re.compile(r"(\([^()*|\d][^()*|]*)?\*?\)?")
-# A dash that text programs write for a hyphen.
-_has_dash = re.compile("[BIESLUM][\u2010-\u2015\u2212]").match
 # Labels of this form are hardly ever plain ones.
-_is_marked = re.compile(r"[BIESLUM][-\u2010-\u2015\u2212].*|\(.*\*|\*\)*").fullmatch
+_is_marked = re.compile(rf"[BIESLUM][{_DASH}].*|\(.*\*|\*\)*").fullmatch
+
+
+def find_outside(labels: Collection[str]) -> str:
+    """Returns the label of words outside of entities: `O` or, without it, the only unmarked one."""
+    unmarked = [label for label in {*labels} if "" in _parse(label)]
+    is_other = OUTSIDE not in labels and len(unmarked) == 1 < len({*labels})
+    return unmarked[0] if is_other and not _parse(unmarked[0])[0] else OUTSIDE
 
 
 def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> str | None:
@@ -35,7 +42,7 @@ def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> s
     Labels without a prefix are types of entities (IO) if `known_as_entities`, or if most words
     have the label O.
     """
-    names = counts.keys() - {OUTSIDE}
+    names = counts.keys() - {find_outside(counts)}
     if OUTSIDE not in counts and all(label and _BRACKET.fullmatch(label) for label in names):
         return _BRACKETS
     prefixes = {_parse(label)[0] for label in names}
@@ -49,17 +56,10 @@ def find_scheme(counts: Mapping[str, int], known_as_entities: bool = False) -> s
 def explain_misfits(counts: Mapping[str, int]) -> str:
     """Says which labels do not fit their scheme, and what to do; "" if most are in no scheme."""
     num_marked = sum(n for label, n in counts.items() if _is_marked(label) or label == OUTSIDE)
-    if all(is_label(label[:1].upper() + label[1:]) for label in counts):
-        return "Write B-, I-, E-, S- and O in capitals, such as B-LOC"
-    if dashed := next(filter(_has_dash, counts), None):
-        return f"Write a hyphen in place of the dash in {excerpt(dashed)}"
-    if "0" in counts and all(map(_is_marked, counts.keys() - {"0"})) and len(counts) > 1:
-        return "Write the letter O, not zero, for words outside of entities"
     if not 2 * num_marked > sum(counts.values()) > counts.get(OUTSIDE, 0):
         return ""
-    advice = "Correct them, or pass --label_scheme=plain"
     if nested := next((label for label in counts if label.count("(") > 1), None):
-        return f"Brackets must not be nested, as in {excerpt(nested)}. {advice}"
+        return f"Brackets must not be nested, as in {excerpt(nested)}"
     misfits = {
         scheme: [x for x in counts if x != OUTSIDE and _parse(x)[0] not in {*prefixes}]
         for scheme, prefixes in _PREFIXES.items()
@@ -67,7 +67,7 @@ def explain_misfits(counts: Mapping[str, int]) -> str:
     nearest = min(misfits, key=lambda scheme: sum(counts[x] for x in misfits[scheme]))
     odd = sorted(misfits[nearest], key=lambda label: -counts[label])
     names = shortened([f"{excerpt(x)} ({counted(counts[x], 'word')})" for x in odd], 5)
-    return f"All other labels are in {nearest}, but not {names}. {advice}"
+    return f"All other labels are in {nearest}, but not {names}"
 
 
 def convert(labels: Sequence[str], sentence_starts: Sequence[int], scheme: str) -> list[str]:
@@ -76,8 +76,9 @@ def convert(labels: Sequence[str], sentence_starts: Sequence[int], scheme: str) 
         return list(labels)
     if scheme == _BRACKETS:
         return _from_brackets(labels, sentence_starts)
-    new = {OUTSIDE: OUTSIDE}
-    for label in {*labels} - {OUTSIDE}:
+    outside = find_outside(labels)
+    new = {outside: OUTSIDE}
+    for label in {*labels} - {outside}:
         prefix, name = ("I", label) if scheme == _IO else _parse(label)
         new[label] = f"{prefix.translate(_AS_BIOES)}{name and '-'}{name}"
     return to_bio([new[label] for label in labels], sentence_starts)
@@ -86,7 +87,10 @@ def convert(labels: Sequence[str], sentence_starts: Sequence[int], scheme: str) 
 def _parse(label: str) -> tuple[str, str]:
     """Splits a label into prefix and type; the prefix is "" if it has none."""
     match = _LABEL.fullmatch(label)
-    return (match[1] or match[4], match[2] or match[3] or "") if match else ("", label)
+    if not match:
+        return "", label
+    alone, prefix, type_after, type_before, suffix = match.groups()
+    return (alone or prefix or suffix).upper(), type_after or type_before or ""
 
 
 def _from_brackets(labels: Sequence[str], sentence_starts: Sequence[int]) -> list[str]:

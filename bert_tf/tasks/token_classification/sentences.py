@@ -1,7 +1,6 @@
 """The labeled words of a file, its sentences with their windows, and what looks wrong in them."""
 
 import itertools
-import logging
 import re
 import shlex
 from collections import Counter
@@ -11,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.errors import Place, UserError, counted, shortened
-from bert_tf.base.progress import log
+from bert_tf.base.errors import Place, UserError, counted, note, shortened, warn
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
 from bert_tf.tasks.token_classification.windows import WordWindows
 
@@ -129,12 +127,11 @@ def labels_to_learn(file: ConllFile, given: str) -> list[str]:
     labels = [label.strip() for label in given.split(",")] if given else found
     for number, label in zip(file.line_numbers, file.targets, strict=True):
         if label not in labels:
-            problem = f"{Place(file.path, number)}: label {label} is not one of {', '.join(labels)}"
-            advice = "For other labels, omit --labels, and start from a published model"
-            raise UserError(problem, fix=f"{advice} (in Python: from_checkpoint)")
+            problem = f"label {label} is not one of --labels={','.join(labels)}"
+            raise UserError(problem, at=Place(file.path, number))
     if len(labels) < 2:
-        problem = f"{file.path}: all labels are {file.targets[0]}; nothing to learn"
-        raise UserError(problem, fix="Check --label_column")
+        problem = f"all labels are {file.targets[0]}; nothing to learn"
+        raise UserError(problem, at=file.path, fix="Check --label_column")
     return labels
 
 
@@ -248,7 +245,7 @@ def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> 
     pattern = rf"\A({names})(?=.)" if kind == "prefix" else rf"(?<=.)({names})\Z"
     parts = [re.sub(pattern, "", word) for word in words]
     count = sum(len(part) < len(word) for part, word in zip(parts, words, strict=True))
-    share = f"{count:,} of {counted(len(words), 'word')}"
-    level = logging.INFO if count == len(words) else logging.WARNING
-    log.log(level, "%s: removed --word_%s=%s from %s", path, kind, affixes, share)
+    tell = note if count == len(words) else warn
+    share = counted(count, "word", of=len(words))
+    tell(f"removed --word_{kind}={affixes} from {share}", at=path)
     return parts

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import backend, files
-from bert_tf.base.errors import UserError, counted, note, warn
+from bert_tf.base.errors import Input, UserError, counted, note, warn
 from bert_tf.base.extras import import_extra
-from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -25,9 +24,8 @@ from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import TABLE_ADVICE, warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.report.evaluation import EvaluationReport
-from bert_tf.tasks.token_classification import columns, conll, json_layouts, scores, sentences
+from bert_tf.tasks.token_classification import conll, json_layouts, scores, sentences
 from bert_tf.tasks.token_classification.entities import LabeledWords
-from bert_tf.tasks.token_classification.evaluation_report import make_report
 from bert_tf.tasks.token_classification.options import NerOptions
 from bert_tf.tasks.token_classification.schemes import AUTO, ENTITIES, PLAIN, is_label
 from bert_tf.tasks.token_classification.sentences import NO_LABEL, ConllFile, Sentences
@@ -90,7 +88,7 @@ class TokenClassification(Task):
             scheme = folder.entry(_SCHEME) or (PLAIN if wanted == PLAIN else ENTITIES)
             if wanted not in (AUTO, scheme):
                 problem = f"--label_scheme={wanted}, but the model was trained with {scheme} labels"
-                raise UserError(f"{folder}: {problem}", fix="Omit the flag")
+                raise UserError(problem, at=str(folder))
             is_valid = str.strip if scheme == PLAIN else is_label
             advice = ". For labels that are not those of entities, also pass --label_scheme=plain"
             labels = folder.require_labels(is_valid, "" if scheme == PLAIN else advice)
@@ -116,7 +114,7 @@ class TokenClassification(Task):
         file = self._read_file(split)
         examples = self._make_sentences(file)
         sizes = counted(len(examples), "sentence"), counted(len(file.words), "word")
-        log.info("%s: %s, %s", file.path, *sizes)
+        note(", ".join(sizes), at=file.path)
         if names := sentences.describe_labels(file):
             note(names, at=file.path)
         return examples
@@ -162,7 +160,7 @@ class TokenClassification(Task):
         found = find_files(self.options, [split], _EXTENSIONS) if can_be_found else {}
         if split not in found:
             problem = f"No such file: {paths[0]} ({files.describe_parent(paths[0])})"
-            raise UserError(problem, fix=f"For a file with another name, pass --{split}_file")
+            raise UserError(problem, fix=f"Pass --{split}_file")
         return found[split]
 
     def _make_sentences(self, file: ConllFile) -> Sentences:
@@ -273,7 +271,7 @@ class TokenClassification(Task):
         if not self._is_plain:
             contents[ENTITIES_TEST] = "".join(sentence.to_json() for sentence in predictions)
         if file.rows:
-            contents[PREDICTED + name] = columns.with_labels(file, labels)
+            contents[PREDICTED + name] = conll.with_labels(file, labels)
         elif file.objects and not (self._is_plain and any(file.texts)):
             contents[PREDICTED + name] = json_layouts.with_labels(file, predictions)
         return Written(files.write_texts(folder, contents))
@@ -282,7 +280,7 @@ class TokenClassification(Task):
         self, examples: Sentences, predictions: Sequence[LabeledWords], losses: np.ndarray | None
     ) -> EvaluationReport:
         """Compares entities, or else labels."""
-        return make_report(examples, predictions, losses)
+        return scores.make_report(examples, predictions, losses)
 
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
@@ -311,12 +309,10 @@ class TokenClassification(Task):
         file = ConllFile("")
         for index, item in enumerate(inputs):
             words = self._split_words(item) if isinstance(item, str) else item
-            is_list = isinstance(words, list | tuple)
-            wrong = [n for n, x in enumerate(words) if not isinstance(x, str)] if is_list else []
-            if wrong or not is_list:
-                expected = f"Input {index}: expected a string, or a tuple of words"
-                found = f". Word {wrong[0]} is not a string" if wrong else ""
-                raise UserError(f"{expected}. Received: {repr(item)[:100]}{found}{TABLE_ADVICE}")
+            if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
+                expected = "expected a string, or a tuple of words"
+                received = f"Received: {repr(item)[:100]}{TABLE_ADVICE}"
+                raise UserError(f"{expected}. {received}", at=Input(index))
             # For a tuple, the places of entities are those of words.
             file.add_sentence(index, words, text=item if isinstance(item, str) else None)
         warn_about_empty_texts(inputs)

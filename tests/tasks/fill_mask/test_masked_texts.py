@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.base.errors import UserError
-from bert_tf.tasks.fill_mask.masked_texts import (
+from bert_tf.tasks.fill_mask.fill_mask import (
     ANY,
     BEGIN,
     CONTINUATION,
@@ -166,20 +166,25 @@ def test_read_lines(tmp_path, monkeypatch):
     assert list(read_masked_texts("-")) == expected
 
 
-@pytest.mark.parametrize("text", ["[CLS] a [MASK]", "a [MASK] [SEP]"])
-def test_text_with_special_tokens(text):
-    with pytest.raises(UserError, match=r"^here: remove \[CLS\] and \[SEP\]; they are added"):
+@pytest.mark.parametrize("text", ["[CLS] a [MASK]", "a [MASK] [SEP]", "a [mask]"])
+def test_text_without_mask_or_with_special_tokens(text):
+    with pytest.raises(UserError, match=r"^here: expected .* without \[CLS\] and \[SEP\]"):
         require_mask(text, "here")
 
 
 def test_line_without_mask(tmp_path, monkeypatch):
     content = b"[MASK]\n\na [mask] b\n"
     (tmp_path / "in.txt").write_bytes(content)
-    with pytest.raises(UserError, match=r"in\.txt:3: there is no \[MASK\].*'a \[mask\] b'"):
+    with pytest.raises(
+        UserError, match=r"in\.txt:3: expected a text with \[MASK\].*'a \[mask\] b'"
+    ):
         list(read_masked_texts(str(tmp_path / "in.txt")))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
     with pytest.raises(UserError, match=r"^<stdin>:3: "):
         list(read_masked_texts("-"))
+    (tmp_path / "in.jsonl").write_text('{"t": "the [MASK]"}\n{"t": "the film"}\n')
+    with pytest.raises(UserError, match=r"in.jsonl:2: expected a text with \[MASK\]"):
+        list(read_masked_texts(str(tmp_path / "in.jsonl"), "t"))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import json
 
-from bert_tf.tasks.fill_mask.fill_mask import FORMATS
-from bert_tf.tasks.fill_mask.word_search import Candidate
+from bert_tf.tasks.fill_mask.fill_mask import FORMATS, Candidate
 
 TEXT = "A [MASK] é [MASK]."
 MASKS = [[Candidate("good", 0.12345678), Candidate("ü", 0.1)], [Candidate("film", 1.0)]]

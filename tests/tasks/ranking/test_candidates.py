@@ -88,36 +88,36 @@ def test_candidates_without_a_run():
 
 
 def test_run_of_other_queries():
-    with pytest.raises(UserError, match="data: no candidate of the run is relevant to its query"):
+    with pytest.raises(UserError, match="data: no relevant passage is among the 100 candidates"):
         make([Match("q", "text 0")], {"q": ["text 4"]}).ranked(100)
 
-    with pytest.raises(UserError, match=r"no candidates for these queries\. .* --run_file=eval:FI"):
+    with pytest.raises(UserError, match="data: the run has no candidates for these queries"):
         make([Match("q", "text 0")], {"r": ["text 4"]}).training_rows(1)
 
 
 def test_relevant_passages_below_top_k(run_log):
     ranked = make([Match("q", "text 0")], {"q": ["text 4"]}).ranked(1)
     assert [gains.tolist() for gains in ranked.gains] == [[0, 1]]
-    assert "It may have relevant ones below --top_k=1" in run_log.text
+    assert "no relevant passage is among the 1 candidates of a query (--top_k)" in run_log.text
 
 
 def test_only_relevant_passages(run_log):
     data = Matches("data", [Match("q", "text 0"), Match("r", "text 0")])
     Choices(data, {}).ranked(10)
     assert "data: all passages that are ranked are relevant, so that all" in run_log.text
-    with pytest.raises(UserError, match=r"data: there is only 1 passage\. Lower"):
+    with pytest.raises(UserError, match="data: --num_negatives=1 needs more than 1 passage"):
         Choices(data, {}).training_rows(1)
 
 
 def test_query_with_two_texts(tmp_path):
     path = tmp_path / "top1000.dev"
     path.write_text("2\t8\twhat is\ttwo\n1\t8\twho\ttwo\n2\t7\twhat was\tone\n")
-    with pytest.raises(UserError, match="dev:3: the query '2' has another text in a line before"):
+    with pytest.raises(UserError, match=r"dev:3: the query .* another text in a line before"):
         read_candidates(str(path), {}, {})
 
 
 def test_too_few_passages():
-    with pytest.raises(UserError, match=r"only 20 passages\. Lower --num_negatives=20"):
+    with pytest.raises(UserError, match="--num_negatives=20 needs more than 20 passages"):
         make([Match("q", "text 0")]).training_rows(20)
 
 
@@ -211,7 +211,7 @@ def test_distances_as_scores(scores, warns, tmp_path, caplog):
     ]
     (tmp_path / "run").write_text("".join(rows))
     read_candidates(str(tmp_path / "run"), {"1": "q", "2": "q"}, DOCUMENTS)
-    warning = "run: the scores rise with the ranks. The highest score comes first: if these are"
+    warning = "run: the scores rise with the ranks"
     assert (warning in caplog.text) == warns
 
 
@@ -225,13 +225,8 @@ def test_runs_without_texts(tmp_path):
     path.write_text("2\t7\ta query\t \n")
     with pytest.raises(UserError, match="run:1: a text is empty, or an id has white space"):
         read_candidates(str(path), {}, {})
-    path.write_text("a query\ta passage\t2\t7\n")
-    with pytest.raises(
-        UserError, match=r"white space.* are query id, id, query and text\. Correct"
-    ):
-        read_candidates(str(path), {}, {})
     path.write_text("qid\tpid\tquery\tpassage\n")
-    with pytest.raises(UserError, match="run:1: a header"):
+    with pytest.raises(UserError, match=r"run:1: expected .* without a header"):
         read_candidates(str(path), {}, {})
     path.write_text("")
     with pytest.raises(UserError, match="run contains no candidates"):

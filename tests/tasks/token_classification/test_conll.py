@@ -129,25 +129,19 @@ def test_texts_are_no_lists(path, content):
             r"train\.txt:2: 1 column .*, but 2 columns in .*:1\. .* separated by spaces or tabs",
         ),
         (b"\nEU\n", r"train\.txt:2: 1 column and no label \(--token_column=1, --label_column=-1"),
-        (b"Peter is here .\n", r"'\.' in column 4 is not a label\. All words .*\. Write one"),
+        (b"Peter is here .\n", r"'\.' in column 4 is not a label .*\. All words"),
         (b"EU NNP\n", r"train\.txt:1: 'NNP' in column 2 is not a label.* Check --label_column"),
         (
             b"EU O\nthe U-ORG\nthe E-ORG\nthe B-ORG\nthe U-LOC\na I-ORG\n",
-            r"txt:2: 'U-ORG' .* not a label\. All other .* BILOU, but not 'E-ORG' \(1 word\)\. ",
+            r"txt:2: 'U-ORG' .* not a label .*\. All other .* BILOU, but not 'E-ORG' \(1 word\)\. ",
         ),
         (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns \('# text = EU'\).* and no comments"),
-        (b"EU PER\n", r"All words have it\. .* Only labels of ent.*: O, B-LOC and I-LOC, not"),
-        (b"EU b-org\n", r"'b-org' .* not a label\. .* Write B-, I-, E-, S- and O in capitals"),
-        (b"EU o\n", r"'o' in column 2 is not a label\. .* Write B-, I-, E-, S- and O in capitals"),
-        (b"EU 3\n", r"Replace numbers with the labels that they stand for, such as B-LOC"),
-        (b"O the\n", r"Column 1 has one: pass --label_column=1 and, as --token_column, the"),
-        (b"EU B-ORG NNP\n", r"'NNP' in column 3 .* Column 2 has one: pass --label_column=2\. "),
-        (b"# id = 1\n1\tEU\n", r"train\.txt:2: 'EU' in column 2 is not a label\. All words"),
+        (b"EU PER\n", r"'PER' in column 2 .*\. All words have it\. Check --label_column"),
+        (b"EU 3\na 4\n", r"'3' in column 2 is not a label such as B-LOC\. Check --label_column"),
+        (b"O the\n", r"Column 1 has one: pass --label_column=1$"),
+        (b"EU B-ORG NNP\n", r"'NNP' in column 3 .* Column 2 has one: pass --label_column=2$"),
+        (b"# id = 1\n1\tEU\n", r"train\.txt:2: 'EU' in column 2 is not a label .*\. All words"),
         (b"1\tEU\tEU\tPROPN\tNNP\t_\t0\troot\t_\t_\n", r"'PROPN' in column 4 .* All words"),
-        (
-            b"tokens,tags\n\"['a', 'b']\",\"['O', 'O']\"\n",
-            r"train\.txt:2: .* lists .*ast\.literal_eval",
-        ),
         (b'tags\n"[""O"", ""O""]"\n', r"train\.txt:2: .* lists that are written as strings"),
         (b"a b\tNN NN\t['O', 'O']\n", r"train\.txt:1: .* lists that are written as strings"),
         (b'{"tokens": "[\'a\']", "tags": "[\'O\']"}\n', r"train\.txt:1: .* JSON lines with lists$"),
@@ -187,7 +181,10 @@ def test_msra_spans(path):
     assert (again.words, again.labels) == (file.words, file.labels)
     assert again.sentence_starts == file.sentence_starts
     path.write_text(SPANS + "上海\n", "utf-8")
-    with pytest.raises(UserError, match=r"train\.txt:4: '上海' does not end with /o, /nr, /ns or"):
+    with pytest.raises(
+        UserError,
+        match=r"train\.txt:4: expected .* /nt\. Received: '上海'",
+    ):
         conll.read_conll(str(path))
 
 
