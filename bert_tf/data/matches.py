@@ -1,7 +1,6 @@
 """Reads texts that match: tables, SQuAD and data sets in BEIR's layout."""
 
 import itertools
-import logging
 import os
 import re
 from collections import Counter
@@ -9,8 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from bert_tf import lint
 from bert_tf.base import files
 from bert_tf.base.errors import (
     Place,
@@ -30,26 +28,14 @@ from bert_tf.data.texts import check_prefix
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import COLUMN_NAME, is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import Row, read_table
-from bert_tf.tokenization.text_checks import find_other_values, sample
-
-_logger = logging.getLogger(__name__)
 
 # The default limit of `files.read_text` is for small files.
 _MAX_BYTES = 1 << 36
-# A warning says that few anchors are distinct if each is in at least so many pairs.
-_MANY_REPEATED = 20
-_IF_LABELS = ". Are these labels? To train a classifier, use run_classifier.py or TextClassifier"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 # Columns that probably say whether, or how well, two texts match.
 _LABEL = re.compile(
     r"(gold_?)?labels?|is_duplicate|scores?|rel|(similarity|relevance)(_score)?", re.IGNORECASE
 )
-# Columns that probably have texts that do not match.
-_NEGATIVE = re.compile(r"(hard_?)?neg(ative)?s?(_?\d+)?", re.IGNORECASE)
-# The names of an anchor's column and a positive's that were probably swapped.
-_SWAPPED = re.compile("(answer|passage|document|positive|context) (question|query|anchor)", re.I)
-# A warning says that the scores use less than this part of their range.
-_LEAST_RANGE = 0.2
 # The first row of a labeled anchor has all its negatives, the others only so many: each row of
 # training uses few, and all of them in each row would be too many to go through.
 _MAX_NEGATIVES = 100
@@ -99,33 +85,24 @@ class Matches(NamedTuple):
         if split == "train" and num_negatives is not None and most > num_negatives:
             used = ": see --num_negatives" if num_negatives else ", which are not used"
             yield f"{self.path}: rows have up to {counted(most, 'negative')}{used}"
-        checked = sample(self.matches)
-        for name, texts in (
-            ("positives", [match.positive for match in checked]),
-            ("negatives", [text for match in checked for text in match.negatives]),
-        ):
-            yield from (f"{self.path}, {name}: {x}" for x in find_other_values(texts))
-        for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
-            texts = (getattr(match, name) for match in self.matches)
-            yield from (f"{self.path}: {x}" for x in check_prefix(texts, prefix))
-        num_same = sum(match.anchor == match.positive for match in self.matches)
-        if 2 * num_same > len(self.matches):
-            pairs = counted(num_same, "pair", "are the same text twice", of=len(self.matches))
-            yield f"{self.path}: {pairs}. Check the columns"
-        for index, name in enumerate(("anchor", "positive") if split == "train" else ()):
-            # Hashes, because the texts may not fit into memory.
-            hashes = np.fromiter((hash(match[index]) for match in self.matches), np.int64)
-            number = len(np.unique(hashes))
-            if _MANY_REPEATED * number <= len(self.matches):
-                distinct = counted(number, name, "are distinct", of=len(self.matches))
-                advice = _IF_LABELS if name == "positive" else ""
-                yield f"{self.path}: only {distinct}. Check the columns{advice}"
+        yield from lint.at(self.path, self._check_texts(split, prefixes))
         own = {match[:2] for match in self.matches} if split == "eval" else set()
         known = {match[:2] for match in train_matches if match[:2] in own}
         shared = sum(match[:2] in known for match in self.matches)
         if shared > 0.01 * len(self.matches):
             pairs = counted(shared, "pair", "are also training pairs", of=len(self.matches))
             yield f"{self.path}: {pairs}: the metrics are too high"
+
+    def _check_texts(self, split: str, prefixes: Sequence[str]) -> Iterator[str]:
+        for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
+            yield from check_prefix((getattr(match, name) for match in self.matches), prefix)
+        checked = lint.sample(self.matches)
+        anchors, positives = [x.anchor for x in checked], [x.positive for x in checked]
+        yield from lint.same(anchors, positives, "the anchor is the positive")
+        yield from (f"positives: {x}" for x in lint.values("text", positives))
+        if split == "train":
+            yield from lint.few_distinct("anchor", anchors)
+            yield from lint.few_distinct("positive", positives)
 
 
 def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Matches:
@@ -168,8 +145,6 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
         raise UserError(f"{path} contains no texts that match")
     if scored and all(match.score == matches[0].score for match in matches):
         raise UserError("all pairs have the same score or label: there is no order", at=path)
-    if scored and "score" in options.columns(split):
-        _warn_of_unused_range(options, path, [match.score for match in matches])
     note(f"{counted(len(matches), 'pair')}", at=path)
     return Matches(str(Place(path)), matches, *texts)
 
@@ -177,30 +152,20 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
 def _cells(options: MatchOptions, path: str, split: str) -> Iterator[tuple[Where, dict[str, Any]]]:
     columns = options.columns(split)
     has_header = any(map(is_name, columns.values()))
-    if _SWAPPED.fullmatch(f"{columns['anchor']} {columns['positive']}"):
-        warn(
-            f"--anchor_column={columns['anchor']}, --positive_column="
-            f"{columns['positive']}: are they swapped? The anchors are queries"
-        )
     rows, ahead = itertools.tee(read_table(path))
     if not (options.label_column or options.score_column):
         first = list(itertools.islice(ahead, _ROWS_AHEAD))
         _warn_of_unused_label(path, first, {*columns.values()})
-        if has_header and first and not options.negative_columns:
-            _warn_of_unused_negatives(path, first, {*columns.values()})
     del ahead  # so that the rows are not kept for it
     for index, (place, cells) in enumerate(read_cells(path, rows, columns, has_header, split)):
         names = [cells[x] for x in ("anchor", "positive")]
         if index == 0 and not has_header and any(map(COLUMN_NAME.fullmatch, map(str, names))):
-            warn(
-                f"{place} looks like a header, but is read as data: "
-                f"{', '.join(brief(map(str, names)))}",
-                fix="Pass columns by name",
-            )
+            problem = f"read as data, but looks like a header: {', '.join(brief(map(str, names)))}"
+            warn(problem, at=place, fix="Pass columns by name")
         for purpose in cells.keys() - {"negative_columns"}:
             cells[purpose] = to_text(cells[purpose], purpose, place).strip()
             if not cells[purpose] and purpose != "label":
-                raise UserError(f"the {purpose} is empty", at=place, fix="Remove the row")
+                raise UserError(f"the {purpose} is empty", at=place)
         yield place, cells
 
 
@@ -214,30 +179,8 @@ def _warn_of_unused_label(path: str, rows: Sequence[Row], used: Iterable[str]) -
         cells = [x for x in (str(row.get(name, row.get(index))) for row in by_name) if x != name]
         are_numbers = all(parse_number(value) is not None for value in cells)
         if cells and (are_numbers or 1 < len({*cells}) <= len(cells) / 2):
-            advice = f"pass --label_column={name} or --score_column={name}"
-            warn(f"{path} has a column {name} that is not used: {advice}")
-
-
-def _warn_of_unused_negatives(path: str, rows: Sequence[Row], used: Iterable[str]) -> None:
-    """Warns if unused columns are named as those of hard negatives are, and are not empty."""
-    names = {*rows[0].cells} - {*used}
-    if all(isinstance(row.cells, dict) for row in rows):
-        names = {x for x in names if any(row.cells.get(x) for row in rows)}
-    if found := sorted(name for name in names if _NEGATIVE.fullmatch(name.strip())):
-        advice = f"pass --negative_columns={','.join(found)}"
-        warn(f"{path} has negatives that are not used: {advice}")
-
-
-def _warn_of_unused_range(options: MatchOptions, path: str, scores: Sequence[float]) -> None:
-    """Warns if the scores, from 0 to 1, are in a small part of `score_range`."""
-    low, high = options.score_limits
-    least, most = (low + (high - low) * x for x in (min(scores), max(scores)))
-    if most - least < _LEAST_RANGE * (high - low):
-        warn(
-            f"all scores are from {least:g} to {most:g}: is --score_range="
-            f"{options.score_range} right?",
-            at=path,
-        )
+            advice = f"Pass --label_column={name} or --score_column={name}"
+            warn(f"the column {name} is not used", at=path, fix=advice)
 
 
 def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
@@ -249,7 +192,7 @@ def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
         negatives = [to_text(x, "negative", place).strip() for x in found if x is not None]
         if {cells["anchor"], cells["positive"]} & {*negatives}:
             problem = "a negative is the same text as the anchor or the positive"
-            raise UserError(problem, at=place, fix="Correct or remove the row")
+            raise UserError(problem, at=place)
         score = parse_number(cells.get("score", str(high)))
         if score is None or not low <= score <= high:
             expected = f"the score must be a number from {low:g} to {high:g} (--score_range)"
@@ -274,8 +217,7 @@ def _read_labeled(options: MatchOptions, path: str, split: str, scored: bool) ->
         raise UserError(problem, at=path, fix="Pass --positive_label and --negative_label")
     _log_labels(options, path, Counter(cells["label"] for cells in rows))
     if both := positives.keys() & {match[:2] for match in pairs if not match.score}:
-        advice = "correct them, or remove one of the rows"
-        warn(f"{counted(len(both), 'pair', 'have both labels')}: {advice}", at=path)
+        warn(counted(len(both), "pair", "have both labels"), at=path)
     if scored:
         return pairs
     negatives: dict[str, dict[str, None]] = {anchor: {} for anchor, _ in positives}

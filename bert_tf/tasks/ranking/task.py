@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files
+from bert_tf.base.errors import note, warn
 from bert_tf.base.other_libraries import explains_fields
-from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops, ranking_metrics
 from bert_tf.data.features import Feature, sequence_features
@@ -98,8 +98,8 @@ class Ranking(Task):
         yield from data.check(split, train_examples, self.options.row_negatives or None)
         is_graded = len({match.score for match in data.matches if match.score}) > 1
         if split == "train" and is_graded and self.options.loss != POINTWISE:
-            problem = f"--loss={self.options.loss} ignores the grades of relevance"
-            yield f"{data.path}: {problem}. To use them, pass --loss={POINTWISE}"
+            ignored = f"--loss={self.options.loss} ignores the grades of relevance"
+            yield f"{data.path}: {ignored}, unlike --loss={POINTWISE}"
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each row or candidate with its texts; of an evaluation, also the relevance."""
@@ -195,10 +195,11 @@ class Ranking(Task):
         if isinstance(examples, Ranked):
             what, before, name = self._baseline(examples)
             after = _rank(examples, predictions).metrics()[f"eval_{name}"]
-            say, advice = log.info, ""
+            found = f"{name} = {after:.4f}, {what}: {before:.4f}"
             if after <= before:
-                say, advice = log.warning, ". The model is no better: train longer, or on more data"
-            say("%s = %.4f, %s: %.4f%s", name, after, what, before, advice)
+                warn(f"{found}: the model is no better", fix="Train longer, or on more data")
+            else:
+                note(found)
             return Written()
         lines: list[str] = []
         pairs = zip(examples, predictions, strict=True)
