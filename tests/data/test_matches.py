@@ -212,7 +212,7 @@ def test_mix_of_data_sets(tmp_path):
 )
 def test_unused_label(table, flags, name, tmp_path, caplog):
     read(tmp_path, {"train.tsv": table}, **flags)
-    expected = f"train.tsv has a column {name} that is not used: pass --label_column={name} or --sc"
+    expected = f"train.tsv: the column {name} is not used. Pass --label_column={name} or --sc"
     assert (expected in caplog.text) == bool(name)
     assert ("is not used" in caplog.text) == bool(name)
 
