@@ -45,6 +45,7 @@ ROWS = [
     ["tokenization"],
     ["releases"],
     ["config"],
+    ["lint"],
     ["tables"],
     ["base"],
 ]
@@ -73,6 +74,7 @@ ALLOWED_IMPORTS = {
     "data/input_pipeline": {"tensorflow"},
     "data/records": {"numpy", "tensorflow"},
     "inference": {"numpy"},
+    "lint": {"numpy"},
     "modeling": {"keras"},
     "optimization": {"keras"},
     "options": set(),

@@ -2,11 +2,12 @@
 
 import dataclasses
 import inspect
+import itertools
 import json
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 
 from bert_tf import checkpoints
 from bert_tf.api.predictor import Predictor
-from bert_tf.api.rows import Rows, RowWords, text_items, to_array
+from bert_tf.api.rows import Rows, RowWords, column_names, require_order, text_items, to_array
 from bert_tf.base import files, locks
 from bert_tf.base.errors import UserError, silent, similar, speaking, warn
 from bert_tf.base.other_libraries import ExplainsNames, advice_of, use_instead
@@ -32,6 +33,8 @@ _MODULE = re.compile(r"\d_\w+")
 _SAVED_FILES = re.compile(rf"checkpoint|model\.ckpt-.*|{_MODULE.pattern}|{_MODEL_FILES.pattern}")
 # Entry of `run.json`: whether `fit` got a table of labels.
 LABELS_ARE_COLUMNS = "labels_are_columns"
+# Entry of `run.json`: the names of the columns of the texts that `fit` got.
+_FEATURE_NAMES = "feature_names"
 
 
 class Estimator(ExplainsNames, BaseEstimator):
@@ -173,6 +176,7 @@ class Estimator(ExplainsNames, BaseEstimator):
             dev_rows = Rows(os.path.join(temporary, "eval.jsonl"), "validation text")
             if validation is not None:
                 dev_rows.write(validation[0], validation[1], self._to_row)
+                require_order(dev_rows.columns, rows.columns)
                 fixed |= {"eval_file": dev_rows.path, "do_eval": True}
             for name, value in fixed.items():
                 if values[name] not in (value, self._defaults[name]):
@@ -217,13 +221,17 @@ class Estimator(ExplainsNames, BaseEstimator):
         if rows:
             classes = [rows.names.get(name, name) for name in classes]
             run["classes"] = [x.item() if isinstance(x, np.generic) else x for x in classes]
-            run[LABELS_ARE_COLUMNS] = "columns" in rows.kinds
+            run |= {LABELS_ARE_COLUMNS: "columns" in rows.kinds, _FEATURE_NAMES: rows.columns}
             files.write_text(folder.file(RUN), json.dumps(run, indent=1) + "\n")
         else:
             folder.check_files()
             folder.log_progress()
         if classes:
             self.classes_ = to_array(classes if rows else run.get("classes", classes))
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if names := run.get(_FEATURE_NAMES):
+            self.feature_names_in_ = np.array(names, object)
         self._run, self._files, self._predictor = run, _read_model(folder), None
         self._loaded_with: Mapping[str, Any] = {}  # flags that were passed to `load`
         self._kind = run.get("problem_type") or run["flags"].get("problem_type")
@@ -232,7 +240,18 @@ class Estimator(ExplainsNames, BaseEstimator):
 
     def _predictions(self, texts: Any) -> list[Any]:
         """Returns what a `Predictor` returns for each text."""
-        return self._open()([self._to_input(text) for text in text_items(texts)])
+        items = self._items(texts)
+        return self._open()([self._to_input(text) for text in items])
+
+    def _items(self, texts: Any) -> list[Any]:
+        """Returns texts as a list; the columns of a table must have the order that they had."""
+        require_order(column_names(texts), getattr(self, "feature_names_in_", ()))
+        return [*text_items(texts)]
+
+    def _warn(self, *problems: Iterable[str]) -> None:
+        """Warns of what looks wrong in the data for `score`."""
+        for problem in itertools.chain(*problems):
+            warn(problem, at="score")
 
     def _require_model(self) -> None:
         if not hasattr(self, "_files"):

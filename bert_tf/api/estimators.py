@@ -8,7 +8,7 @@ classifier.predict(["The soup was cold."])
 """
 
 import json
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from bert_tf.api.estimator import LABELS_ARE_COLUMNS, Estimator
 from bert_tf.api.rows import (
     LIST_TYPES,
     Rows,
+    check_order,
     check_true_labels,
     label_items,
     to_array,
@@ -27,6 +28,7 @@ from bert_tf.api.rows import (
 from bert_tf.api.text_inputs import items_of
 from bert_tf.base.errors import UserError, Where, counted
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
+from bert_tf.tasks.classification.checks import check_rows
 from bert_tf.tasks.classification.dataset_factory import exceeds_float32
 from bert_tf.tasks.token_classification.scores import score, type_of
 
@@ -57,6 +59,18 @@ class _TextEstimator(Estimator):
         The arguments and errors are those of `Predictor.explain`.
         """
         return self._open().explain(text, label, steps)
+
+    def _check_score(
+        self, texts: Any, labels: Any, true: Any, names: Sequence[str] | None = None
+    ) -> list[Any]:
+        """Returns the texts for `score`; warns of what `fit` would warn of in texts and labels."""
+        self._warn(check_order(texts, labels))
+        items = self._items(texts)
+        if len(items) == len(true) > 0:  # scikit-learn reports other numbers
+            rows = (x if isinstance(x, list | tuple) else (x, "") for x in items)
+            pairs = [(str(row[0]), str(row[-1])) for row in rows]
+            self._warn(check_rows(pairs, true, names))
+        return items
 
     def _to_label(self, label: Any, rows: Rows) -> Any:
         return label
@@ -116,12 +130,14 @@ class TextClassifier(ClassifierMixin, _TextEstimator):
         """Returns the accuracy; for several labels per text, all of them must be right."""
         self._require_model()
         if self._kind != "multilabel":
-            true = list(label_items(labels))
-            check_true_labels(true, self.classes_)
+            true = [*label_items(labels)]
+            texts = self._check_score(texts, labels, true)
+            self._warn(check_true_labels(true, self.classes_))
             return accuracy_score(true, self.predict(texts), sample_weight=sample_weight)
         true, named = label_items(labels, self.classes_), {str(x): x for x in self.classes_}
         rows = [[named.get(n, n) for n in x if x[n]] if isinstance(x, Mapping) else x for x in true]
-        check_true_labels((x for row in rows for x in row), self.classes_)
+        texts = self._check_score(texts, labels, rows)
+        self._warn(check_true_labels([x for row in rows for x in row], self.classes_))
         pairs = zip(rows, self.predict_proba(texts) >= 0.5, strict=True)
         is_right = [{*a} == {*self.classes_[b].tolist()} for a, b in pairs]
         return float(np.average(is_right, weights=sample_weight))
@@ -171,6 +187,8 @@ class TextRegressor(RegressorMixin, _TextEstimator):
             numbers = np.array([*items_of(to_dense(labels), "labels")], np.float64)
         except ValueError as error:
             raise UserError(f"The labels must be numbers: {error}") from error
+        names = [str(x) for x in range(numbers.shape[1])] if numbers.ndim == 2 else []
+        texts = self._check_score(texts, labels, numbers, names)
         return super().score(texts, numbers, sample_weight)
 
     def _run_flags(self, rows: Rows) -> dict[str, Any]:
@@ -198,6 +216,7 @@ class TokenClassifier(Estimator):
 
     def score(self, texts: Any, labels: Any) -> float:
         """Returns F1 of the entities, as the script, or the accuracy if labels are plain."""
+        self._warn(check_order(texts, labels))
         true, predicted = [[*row] for row in items_of(labels, "labels")], self.predict(texts)
         if (count := len(true)) != len(predicted):
             raise UserError(f"{counted(len(predicted), 'text')}, but labels for {count}")
@@ -205,8 +224,8 @@ class TokenClassifier(Estimator):
             _check_number(f"text {index}", words, row)
         is_plain = self._run["label_scheme"] == "plain"
         name_of = str if is_plain else type_of
-        names = (name_of(x) for row in true for x in row)
-        check_true_labels(names, [*map(name_of, self.classes_)])
+        names = [name_of(x) for row in true for x in row]
+        self._warn(check_true_labels(names, [*map(name_of, self.classes_)]))
         return score(true, predicted, is_plain)[0]["accuracy" if is_plain else "f1"]
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.api.text_inputs import items_of
 from bert_tf.base.errors import Input, Place, UserError, Words, shortened, warn
 from bert_tf.tables.columns import to_text
@@ -46,12 +47,14 @@ class Rows:
         place: the current row in messages, such as "text 3"; rows are counted from 0.
         kinds: kinds of texts and labels in the rows.
         names: name of each label, as in `labels.txt` -> the label.
+        columns: names of the columns of the texts; [] if they are no table.
     """
 
     def __init__(self, path: str, unit: str = "text") -> None:
         self.path, self.unit, self.place = path, unit, Input(-1, unit)
         self.kinds: set[str] = set()
         self.names: dict[str, Any] = {}
+        self.columns: list[str] = []
 
     def write(
         self, texts: Any, labels: Any, to_row: Callable[[Any, Any, "Rows"], Mapping[str, Any]]
@@ -60,7 +63,9 @@ class Rows:
 
         Raises a UserError if there is no text, or if the numbers of texts and labels differ.
         """
-        _check_order(texts, labels)
+        self.columns = column_names(texts)
+        for problem in check_order(texts, labels):
+            warn(problem, at=self.path, fix="If they belong together by index: labels[texts.index]")
         items = text_items(texts), label_items(labels)
         with open(self.path, "w", encoding="utf-8") as file:
             for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
@@ -148,21 +153,30 @@ def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
         raise UserError(problem, fix="Pass the names: [names[i] for i in labels]")
 
 
-def check_true_labels(labels: Iterable[Any], classes: Sequence[Any]) -> None:
-    """Checks the labels for a score like `check_labels`; warns of those that the model lacks."""
-    named = {str(x).strip(): x for x in labels}
-    check_labels(named, classes)
-    if unknown := sorted(named.keys() - {str(x).strip() for x in classes}):
-        problem = "The model does not have these labels, so it cannot predict them"
-        warn(f"{problem}: {shortened(unknown)}")
+def check_true_labels(labels: Sequence[Any], classes: Sequence[Any]) -> Iterator[str]:
+    """Checks the labels for a score like `check_labels`; yields what `lint.unseen` finds."""
+    check_labels({str(x).strip(): x for x in labels}, classes)
+    return lint.unseen(labels, classes)
 
 
-def _check_order(texts: Any, labels: Any) -> None:
-    """Warns if the rows of two pandas objects have the same indexes in different orders."""
+def check_order(texts: Any, labels: Any) -> Iterator[str]:
+    """Yields a sentence if rows of two pandas objects have equal indexes in different orders."""
     indexes = [[*x.index] for x in (texts, labels) if hasattr(x, "iloc")]
     if len(indexes) == 2 and indexes[0] != indexes[1] and {*indexes[0]} == {*indexes[1]}:
-        problem = "texts and labels are paired by position, but their indexes differ in order"
-        warn(problem, fix="If they belong together by index, pass labels[texts.index]")
+        yield "texts and labels are paired by position, but their indexes differ in order"
+
+
+def column_names(texts: Any) -> list[str]:
+    """Returns the names of a table's columns, as in `feature_names_in_`; [] if it has none."""
+    names = [*getattr(texts, "columns", ())]
+    return names if all(isinstance(name, str) for name in names) else []
+
+
+def require_order(names: Sequence[str], trained: Sequence[str]) -> None:
+    """Raises a UserError if a table has the columns of the training data in another order."""
+    if [*names] != [*trained] and sorted(names) == sorted(trained):
+        problem = f"the columns are {', '.join(names)}, but those of fit were {', '.join(trained)}"
+        raise UserError(problem, fix=f"Pass texts[{[*trained]}]")
 
 
 def to_dense(labels: Any) -> Any:

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from bert_tf import lint
 from bert_tf.base import files
 from bert_tf.base.errors import (
     Place,
@@ -29,13 +28,9 @@ from bert_tf.data.texts import check_prefix
 from bert_tf.tables import relevance
 from bert_tf.tables.columns import is_name, parse_number, read_cells, to_text
 from bert_tf.tables.read import read_table
-from bert_tf.tokenization.text_checks import find_other_values, sample
 
 # The default limit of `files.read_text` is for small files.
 _MAX_BYTES = 1 << 36
-# A warning says that few anchors are distinct if each is in at least so many pairs.
-_MANY_REPEATED = 20
-_IF_LABELS = ". Are these labels? To train a classifier, use run_classifier.py or TextClassifier"
 _NO_TEXTS: Mapping[str, str] = MappingProxyType({})
 # Columns that probably say whether, or how well, two texts match; or have texts that do not.
 _LABEL = re.compile(
@@ -91,33 +86,24 @@ class Matches(NamedTuple):
         if split == "train" and num_negatives is not None and most > num_negatives:
             used = ": see --num_negatives" if num_negatives else ", which are not used"
             yield f"{self.path}: rows have up to {counted(most, 'negative')}{used}"
-        checked = sample(self.matches)
-        for name, texts in (
-            ("positives", [match.positive for match in checked]),
-            ("negatives", [text for match in checked for text in match.negatives]),
-        ):
-            yield from (f"{self.path}, {name}: {x}" for x in find_other_values(texts))
-        for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
-            texts = (getattr(match, name) for match in self.matches)
-            yield from (f"{self.path}: {x}" for x in check_prefix(texts, prefix))
-        num_same = sum(match.anchor == match.positive for match in self.matches)
-        if 2 * num_same > len(self.matches):
-            pairs = counted(num_same, "pair", "are the same text twice", of=len(self.matches))
-            yield f"{self.path}: {pairs}. Check the columns"
-        for index, name in enumerate(("anchor", "positive") if split == "train" else ()):
-            # Hashes, because the texts may not fit into memory.
-            hashes = np.fromiter((hash(match[index]) for match in self.matches), np.int64)
-            number = len(np.unique(hashes))
-            if _MANY_REPEATED * number <= len(self.matches):
-                distinct = counted(number, name, "are distinct", of=len(self.matches))
-                advice = _IF_LABELS if name == "positive" else ""
-                yield f"{self.path}: only {distinct}. Check the columns{advice}"
+        yield from lint.at(self.path, self._check_texts(split, prefixes))
         own = {match[:2] for match in self.matches} if split == "eval" else set()
         known = {match[:2] for match in train_matches if match[:2] in own}
         shared = sum(match[:2] in known for match in self.matches)
         if shared > 0.01 * len(self.matches):
             pairs = counted(shared, "pair", "are also training pairs", of=len(self.matches))
             yield f"{self.path}: {pairs}: the metrics are too high"
+
+    def _check_texts(self, split: str, prefixes: Sequence[str]) -> Iterator[str]:
+        for name, prefix in zip(("anchor", "positive"), prefixes, strict=False):
+            yield from check_prefix((getattr(match, name) for match in self.matches), prefix)
+        checked = lint.sample(self.matches)
+        anchors, positives = [x.anchor for x in checked], [x.positive for x in checked]
+        yield from lint.same(anchors, positives, "the anchor is the positive")
+        yield from (f"positives: {x}" for x in lint.values("text", positives))
+        if split == "train":
+            yield from lint.few_distinct("anchor", anchors)
+            yield from lint.few_distinct("positive", positives)
 
 
 def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Matches:

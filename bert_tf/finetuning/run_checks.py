@@ -1,17 +1,15 @@
 """Compares a run with an earlier one in its folder; describes data; sets a task's schema."""
 
-import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, excerpt, shortened, warn
-from bert_tf.base.progress import log
+from bert_tf import lint
+from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.finetuning import run_metadata
 from bert_tf.options import registry
 from bert_tf.options.declare import DURATION, MODEL, ROWS, WEIGHTS
-from bert_tf.tokenization import decompose
 
 _DATA = "training_data"
 
@@ -55,8 +53,7 @@ def check_resumed(options: Any, training_data: str) -> bool:
     changed = {name: values for name, values in compared.items() if values[0] != values[1]}
     for name, (before, now) in changed.items():
         is_longer = name in options.names(DURATION) and now > before
-        level = logging.INFO if is_longer else logging.WARNING
-        log.log(level, "%s: %s was %s, now %s", folder, name, before, now)
+        (note if is_longer else warn)(f"{name} was {before}, now {now}", at=str(folder))
     return not changed
 
 
@@ -102,14 +99,7 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
 
 def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
     """Yields a sentence if labels differ only in what is easily overlooked."""
-    # Neither white space nor invisible characters are printable, but for the space.
-    forms = map(decompose, labels)
-    visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in forms]
-    folded = [(x.lstrip("0") or "0") if x.isdecimal() else x for x in visible]
-    similar = [excerpt(x) for x, y in zip(labels, folded, strict=True) if folded.count(y) > 1]
-    if similar:
-        differences = "case, white space, invisible or composed characters, or leading zeros"
-        yield f"{source}: labels that differ only in {differences}: {shortened(similar)}"
+    return lint.at(source, lint.label_names(labels))
 
 
 def give_schema(task: Any) -> Any:

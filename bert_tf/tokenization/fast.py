@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer, convert_to_unicode
 from bert_tf.tokenization.character_table import NEEDS_REFERENCE, SEPARATES, CharacterTable
 from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_build, vocab_lines
@@ -124,8 +125,7 @@ class BatchTokenizer:
         self, source: str, examples: Sequence[Sequence[str]], are_words: bool = False
     ) -> Iterator[str]:
         """Yields signs that the texts of a file are garbled or do not fit the vocabulary."""
-        problems = find_problems(self.reference, examples, are_words)
-        return (f"{source}: {problem}" for problem in problems)
+        return lint.at(source, find_problems(self.reference, examples, are_words))
 
     @functools.cached_property
     def _compiled(self) -> Any:

@@ -321,90 +321,16 @@ def test_mostly_unknown_tokens_are_reported(tmp_path):
     assert "d.txt: 20.0% of the tokens (1000 of 5000) are [UNK]" in problem
 
 
-@pytest.mark.parametrize(("length", "names_the_length"), [(200, False), (201, True)])
-def test_unknown_tokens_that_are_too_long_are_reported(tmp_path, length, names_the_length):
-    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\na\n##a\n")
+def test_texts_are_checked_by_column(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\n")
     tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
-    texts = [(f"{letter * length} a",) for letter in "bcdef"]
-    (problem,) = tokenizer.check_texts("dna.txt", [*texts, *texts, ("the a",)])
-    advice = "Split words of more than 200 characters, which are always [UNK]"
-    assert problem.endswith(advice) == names_the_length
-
-
-@pytest.mark.parametrize(("count", "warns"), [(99, False), (100, True)])
-def test_few_distinct_texts_are_reported(count, warns):
-    tokenizer = BatchTokenizer(load_reference("uncased", True))
-    texts = [("good", "bad")[n % 2 :][:1] for n in range(count)]
-    message = "a.txt: only 2 of 100 texts are distinct, such as 'good'. Check that these are"
-    assert (message in " ".join(tokenizer.check_texts("a.txt", texts))) == warns
-
-
-@pytest.mark.parametrize(
-    ("texts", "message"),
-    [
-        (["a film", "none", *["the story"] * 30], ""),
-        (["in 1999", "42", "a film", "7 of 10"], ""),
-        (["42"], ""),
-        (
-            ["1000001", "1,000", "-2.5", "a film"],
-            "a.txt: 3 of 4 texts are numbers, dates or ids, such as '1000001'. Check that these",
-        ),
-        (["1. 3. 24", "2024-03-01", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
-        (["rev-17", "x18", "a film"], "a.txt: 2 of 3 texts are numbers, dates or ids"),
-        (["2020年的电影", "1月的故事", "a film"], ""),
-        (["['the', 'film']", "('the',)", "a film"], "2 of 3 texts are lists or bytes of Python"),
-        (["b'the film'", 'b"it\'s"', "['the' 'film']"], "decode bytes"),
-        (["[the film]", "'the film'", "b's film", "[a] 'b'"], ""),
-        ([r"the film\n", "a film", "the story"], "1 of 3 texts are escaped, with a backslash"),
-        ([r"the film\n\nA", r"the caf\u00e9", r"it\x92s a film"], "3 of 3 texts are escaped"),
-        ([r"\nu = \tau, \neq \rho", r"C:\new\x", r"""print("a\n", '\t')"""], ""),
-        (["NaN", "a film", "the story"], "a.txt: 1 of 3 texts are missing values, such as 'NaN'"),
-    ],
-)
-@pytest.mark.parametrize("more", [[], ["a second text"]])
-def test_texts_of_a_wrong_column_are_reported(texts, message, more):
-    tokenizer = BatchTokenizer(load_reference("uncased", True))
-    found = list(tokenizer.check_texts("a.txt", [[text, *more] for text in texts]))
-    assert [message in problem for problem in found] == [True] * bool(message)
-
-
-@pytest.mark.parametrize(
-    ("example", "message"),
-    [
-        (
-            ("\ufffd\ufffd", "\ufffd"),
-            "has no word pieces, such as '\ufffd\ufffd \ufffd'",
-        ),
-        (
-            ("the film [SEP] the",),
-            "contains [CLS] or [SEP]: remove them; they are added automatically. For pairs, write "
-            "two columns (--text_pair_column in run_classifier.py and extract_features.py). Exam",
-        ),
-        # The example shows it, wherever it is.
-        (
-            ("the film " * 30 + "[SEP] the",),
-            "contains [CLS] or [SEP]: remove them; they are added automatically. For pairs, write "
-            "two columns (--text_pair_column in run_classifier.py and extract_features.py). "
-            "Example: 'the film the film the film the film the film [SEP]'",
-        ),
-        (("<s> the film </s>",), "contains special tokens of another model: remove them"),
-        (("the <|endoftext|> film",), "contains special tokens of another model"),
-        (("the film ##the",), "contains word pieces (##): pass the texts before tokenization"),
-        (
-            ("the cafÃ©", ""),
-            "is garbled: check the encoding, which must be UTF-8. Example: 'the c",
-        ),
-        (("itâ€™s the film",), "is garbled"),
-    ],
-)
-def test_unusual_texts_are_reported(tmp_path, example, message):
-    (tmp_path / "vocab.txt").write_text("[UNK]\nthe\nfilm\nirma\n:\n«\n»\nsim\n")
-    tokenizer = BatchTokenizer(FullTokenizer(str(tmp_path / "vocab.txt")))
-    texts = [("the film", ""), ("", " "), ("irmã", "IRMÃ: «sim»")] * 33
-    texts[0] = "the <s>film</s>:", "<|>"
-    assert list(tokenizer.check_texts("a.txt", texts)) == []
-    found = " ".join(tokenizer.check_texts("b.txt", [("the", "film"), example]))
-    assert f"b.txt: 1 of 2 texts {message}" in found
+    good = [("the film", "the film")] * 5
+    for second in ("17", "18"):  # only the first text of a row is probably not a number
+        assert not [*tokenizer.check_texts("a.txt", [("the film", second)] * 4)]
+    (problem,) = tokenizer.check_texts("a.txt", [*good, ("the film", "the film [SEP]")])
+    assert problem.startswith("a.txt: 1 of 6 other texts has [CLS] or [SEP]")
+    (problem,) = tokenizer.check_texts("a.txt", [*good, ("\ufffd", "\ufffd")])
+    assert "1 of 6 texts has no word pieces, such as '\ufffd \ufffd'" in problem
 
 
 def test_invalid_argument_types_are_rejected(tmp_path):

@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.progress import log
+from bert_tf.base.errors import warn
 
 # Multi-label: a label is predicted if its probability is at least this.
 THRESHOLD = 0.5
 # Fewer predictions may be alike by chance.
 MIN_ROWS = 20
-# Regression: the spread of predictions, as a fraction of that of the labels, below which they are
-# practically constant, or above which labels have another unit.
-_MIN_SPREAD, _MAX_SPREAD = 0.01, 10
+# Regression: a smaller fraction of the spread of the labels is practically constant.
+_MIN_SPREAD = 0.01
 
 _MAX_LABELS_IN_TABLE = 20
 _MAX_LABEL_WIDTH = 40
@@ -98,12 +97,10 @@ def regression_metrics(
     pearson = spearman = 0.0
     finite = np.isfinite(values).all() and np.isfinite(label_ids).all()
     spread, label_spread = (np.ptp(x) if finite else 0.0 for x in (values, label_ids))
-    is_wide = len(values) >= MIN_ROWS and spread > _MAX_SPREAD * label_spread > 0
-    if spread < _MIN_SPREAD * label_spread or is_wide:
-        message = "All predictions are from %.4g to %.4g, but the labels from %.4g to %.4g. "
-        advice = "Train for longer, or with another --learning_rate"
-        message += "Check their unit" if is_wide else advice
-        log.warning(message, values.min(), values.max(), label_ids.min(), label_ids.max())
+    if spread < _MIN_SPREAD * label_spread:
+        found = (f"from {x.min():.4g} to {x.max():.4g}" for x in (values, label_ids))
+        problem = "all predictions are {}, but the labels {}".format(*found)
+        warn(problem, fix="Train for longer, or with another --learning_rate")
     if spread > 0 and label_spread > 0:
         with _ignore_warnings():
             from scipy import stats

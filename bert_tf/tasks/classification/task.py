@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.base import files
 from bert_tf.base.errors import Input, UserError, counted, note, warn
-from bert_tf.base.progress import log
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, InputExample
@@ -151,11 +151,12 @@ class Classification(Task):
         train_examples: Sequence[InputExample],
     ) -> Iterator[str]:
         """Yields what looks wrong in labels and texts."""
-        yield from checks.check(self.schema.data, split, examples, train_examples)
         source = self.schema.data.describe(split)
+        found = checks.check(self.schema.data, split, examples, train_examples)
+        yield from lint.at(source, found)
         if self._markers:
             rows = self.featurize(examples[:_NUM_CHECKED], "predict")["input_ids"]
-            yield from checks.check_markers(examples, rows, self._markers, source)
+            yield from lint.at(source, checks.check_markers(examples, rows, self._markers))
         yield from self.tokenizer.check_texts(source, [x for _, x in self.identity(examples)])
 
     def identity(self, examples: Sequence[InputExample]) -> Iterator[tuple[Any, Sequence[str]]]:
@@ -228,8 +229,8 @@ class Classification(Task):
         """
         labels, values = self.schema.labels, predictions.values
         label_ids = None if split == "predict" else self.problem.label_ids(examples)
-        for warning in checks.check_predictions(self.problem, values, label_ids):
-            warn(warning)
+        for problem in checks.check_predictions(self.problem, values, label_ids):
+            warn(problem, fix="Train for longer, or with a lower learning rate")
         if label_ids is None:
             return Written(self._write_predictions(examples, values, folder))
         if not labels:
@@ -275,9 +276,8 @@ class Classification(Task):
             name = self.schema.data.submission or ""
             contents[name] = format_table([("index", "prediction"), *answers])
             if len(examples) != SUBMISSION_SIZES[name]:
-                message = "%s has %s, but gluebenchmark.com expects %d. Check %s"
                 sizes = counted(len(examples), "prediction"), SUBMISSION_SIZES[name]
-                log.warning(message, name, *sizes, self.schema.data.describe("predict"))
+                warn(f"{sizes[0]}, but gluebenchmark.com expects {sizes[1]}", at=name)
         return files.write_texts(folder, contents)
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:

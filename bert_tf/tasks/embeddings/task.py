@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.formats.sentence_transformers import (
@@ -42,7 +43,6 @@ from bert_tf.report.evaluation import EvaluationReport, ranking_report
 from bert_tf.tasks.embeddings.options import IN_BATCH, EmbeddingsOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.text_checks import sample
 
 
 class Text(NamedTuple):
@@ -153,17 +153,17 @@ class Embeddings(Task):
         self, split: str, examples: Sequence[Any], train_examples: Sequence[Match]
     ) -> Iterator[str]:
         """Yields what looks wrong in the texts; and training pairs in the evaluation."""
-        texts = [texts for _, texts in self.identity(sample(examples))]
+        texts = [texts for _, texts in self.identity(lint.sample(examples))]
         options, data = self.options, self._data(split)
         yield from self.tokenizer.check_texts(data.path, texts)
         prefixes = options.query_prefix, options.passage_prefix
         yield from data.check(split, train_examples, options.num_passages - 1, prefixes)
         num_queries = examples.num_queries if isinstance(examples, Judged) else 0
         if 0 < num_queries == len(examples) - 1 and not options.is_scored(split):
-            yield f"{data.path}: there is only 1 passage to find, so that all metrics are 1"
+            yield f"{data.path}: only 1 passage to find, so that all metrics are 1"
         if split == "train" and options.sizes and self.vector_size not in options.sizes:
             problem = f"--matryoshka_dims leaves out the whole size, {self.vector_size}"
-            yield f"{problem}, which extract_features.py and search_texts.py use. Add it"
+            yield f"{problem}, which extract_features.py and search_texts.py use"
         path = options.init_checkpoint if split == "train" else None
         folder = RunFolder.of(path or "")
         declared = declared_vectors(folder) if path else None

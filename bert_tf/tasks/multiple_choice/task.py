@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.base.errors import UserError, Where, counted, excerpt, note
 from bert_tf.base.other_libraries import explains_fields
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -27,10 +28,6 @@ from bert_tf.tables.texts import read_rows
 from bert_tf.tasks.multiple_choice.options import MultipleChoiceOptions
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.text_checks import sample
-
-# Tolerated fraction of questions with two equal endings.
-_MAX_EQUAL = 0.1
 
 
 class Question(NamedTuple):
@@ -93,7 +90,7 @@ class MultipleChoice(Task):
     ) -> Iterator[str]:
         """Yields what looks wrong in texts, endings and labels."""
         source, count = find_files(self.options, [split])[split], len(examples)
-        texts = [texts for _, texts in self.identity(sample(examples))]
+        texts = [texts for _, texts in self.identity(lint.sample(examples))]
         yield from self.tokenizer.check_texts(source, texts)
         # An empty ending leaves only the cell of --question_column, with which all begin.
         num_empty = 0
@@ -102,21 +99,12 @@ class MultipleChoice(Task):
             is_empty = (stem if self.options.question_column else "") in endings
             num_empty += is_empty and len({*endings}) > 1
         if num_empty:
-            share = counted(num_empty, "question", "have an empty ending", of=count)
-            yield f"{source}: {share}. Check --ending_columns"
-        num_equal = sum(len({*question.endings}) < len(question.endings) for question in examples)
-        if num_equal > _MAX_EQUAL * count:
-            share = f"two endings are equal in {counted(num_equal, 'question', of=count)}"
-            yield f"{source}: {share}. Check --ending_columns"
-        labels = {question.label for question in examples}
+            yield f"{source}: {counted(num_empty, 'question', 'have an empty ending', of=count)}"
+        first, second = ([question.endings[n] for question in examples] for n in (0, 1))
+        yield from lint.at(source, lint.same(first, second, "two endings are equal"))
         # With fewer questions, a label may be missing by chance.
-        has_enough = split != "predict" and count >= 5 * len(self.schema.labels)
-        if has_enough and len(labels) == 1:
-            problem = f"all {count} questions have the label {labels.pop()}"
-            yield f"{source}: {problem}. Check --label_column"
-        elif has_enough and 0 not in labels:
-            problem = f"the first ending is correct in none of {count} questions"
-            yield f"{source}: {problem}. If its label is 1, subtract 1: labels count from 0"
+        if split != "predict" and count >= 5 * len(self.schema.labels):
+            yield from lint.at(source, lint.constant([question.label for question in examples]))
 
     def identity(self, examples: Sequence[Question]) -> Iterator[tuple[Question, Sequence[str]]]:
         """Returns each question, and its context and endings in alphabetical order."""

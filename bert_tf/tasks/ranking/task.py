@@ -98,8 +98,8 @@ class Ranking(Task):
         yield from data.check(split, train_examples, self.options.row_negatives or None)
         is_graded = len({match.score for match in data.matches if match.score}) > 1
         if split == "train" and is_graded and self.options.loss != POINTWISE:
-            problem = f"--loss={self.options.loss} ignores the grades of relevance"
-            yield f"{data.path}: {problem}. To use them, pass --loss={POINTWISE}"
+            ignored = f"--loss={self.options.loss} ignores the grades of relevance"
+            yield f"{data.path}: {ignored}, unlike --loss={POINTWISE}"
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each row or candidate with its texts; of an evaluation, also the relevance."""
@@ -195,11 +195,11 @@ class Ranking(Task):
         if isinstance(examples, Ranked):
             what, before, name = self._baseline(examples)
             after = _rank(examples, predictions).metrics()[f"eval_{name}"]
-            text = f"{name} = {after:.4f}, {what}: {before:.4f}"
-            if after > before:
-                note(text)
+            found = f"{name} = {after:.4f}, {what}: {before:.4f}"
+            if after <= before:
+                warn(f"{found}: the model is no better", fix="Train longer, or on more data")
             else:
-                warn(text, fix="The model is no better: train longer, or on more data")
+                note(found)
             return Written()
         lines: list[str] = []
         pairs = zip(examples, predictions, strict=True)

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.base.errors import Place, UserError, counted, note, shortened, warn
 from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
+from bert_tf.tasks.token_classification.scores import type_of
 from bert_tf.tasks.token_classification.windows import WordWindows
 
 # A line that begins a document has this column.
@@ -24,20 +26,8 @@ _MAX_SENTENCE_WORDS = 500
 # Mean above which sentences are whole documents; in CoNLL-2003 it is 14, in law texts about 40.
 _MAX_MEAN_WORDS = 60
 _MIN_SENTENCE_WORDS = 1.5  # on average
-# Patterns of words that show a wrong format, the tolerated fraction of such words, and a message.
-_ODD_WORDS = (
-    (r"\d[\d\W_]*", 0.5, "are numbers, such as {}. Check --token_column"),
-    (r"(?=..).*[,;].*", 0.5, "have , or ;, such as {}. Separate columns with spaces or tabs"),
-    (r".*\xa0.*", 0.5, "have spaces, such as {}. Check --token_column"),
-    ("\xa0", 0.0, "are empty. pandas reads a word such as NA so, without keep_default_na=False"),
-    (r'".*"".*"', 0.0, "are in CSV quotes, such as {}. Write the file without quoting"),
-)
-# Two labels of a word, such as B-PER|I-ORG.
-_are_two = re.compile(r"[BIES]-.+[|,;/+][BIES]-.+").fullmatch
 # Among fewer words, all may be parts of entities.
 _MIN_LABELS = 10
-# Distinct words that are probably tags: at most so many, which repeat this often on average.
-_MAX_TAGS, _MIN_REPEATS, _MIN_WORDS = 200, 20, 1000
 # What words may begin or end with that is not part of them, such as `en:`, `_2` or `|`.
 _MARK = "[!#-+./:-@[-`{-~｜／＿-]"  # not every \W: in Hindi, vowels are
 _AFFIXES = {
@@ -45,7 +35,6 @@ _AFFIXES = {
     "suffix": re.compile(rf"(?<=.)({_MARK}?\d{{1,2}}|{_MARK}[^\W_]{{0,8}})\Z"),
 }
 _MIN_WORDS_PER_AFFIX = 4  # distinct ones
-_MAX_LISTED_AFFIXES = 10
 _MAX_LISTED_LABELS = 20
 _has_letter = re.compile(r"[^\W\d_]").search
 # Fewer words are exceptions, such as numbers.
@@ -127,11 +116,10 @@ def labels_to_learn(file: ConllFile, given: str) -> list[str]:
     labels = [label.strip() for label in given.split(",")] if given else found
     for number, label in zip(file.line_numbers, file.targets, strict=True):
         if label not in labels:
-            problem = f"label {label} is not one of --labels={','.join(labels)}"
-            raise UserError(problem, at=Place(file.path, number))
+            problem = f"label {label} is not one of {', '.join(labels)}"
+            raise UserError(problem, at=Place(file.path, number), fix="Omit --labels")
     if len(labels) < 2:
-        problem = f"all labels are {file.targets[0]}; nothing to learn"
-        raise UserError(problem, at=file.path, fix="Check --label_column")
+        raise UserError(f"all labels are {file.targets[0]}; nothing to learn", at=file.path)
     return labels
 
 
@@ -174,69 +162,46 @@ class Sentences(Sequence[Any]):
         return int(first_window[self.indices.start]), int(first_window[self.indices.stop])
 
 
-def check_sentences(examples: Sentences, doc_context: bool) -> Iterator[str]:
-    """Yields a sentence for each problem of a file that has been read."""
-    file, path = examples.file, examples.file.path
-    words, starts, lengths = file.words, file.sentence_starts, np.diff(file.sentence_starts)
-    for pattern, share, problem in _ODD_WORDS:
-        odd = list(filter(re.compile(pattern).fullmatch, words))
-        if len(odd) > share * len(words):
-            yield f"{path}: {len(odd)} of {len(words)} words {problem.format(odd[0])}"
+def check_sentences(
+    examples: Sentences, labels: Collection[str], doc_context: bool
+) -> Iterator[str]:
+    """Yields a sentence for each problem of a file that has been read; `labels`: of the model."""
+    file, starts = examples.file, examples.file.sentence_starts
+    words, lengths = file.words, np.diff(starts)
     is_unsplit = len(examples) == 1 and len(examples.windows) > 1
     are_documents = 2 < len(file.document_starts) == len(starts)
     is_unsplit |= are_documents and lengths.mean() > _MAX_MEAN_WORDS
     if file.rows and (is_unsplit or max(lengths) > _MAX_SENTENCE_WORDS):
         line = file.line_numbers[starts[int(np.argmax(lengths))]]
         sentence = f"one sentence of {max(lengths)} words, from line {line} on"
-        yield f"{path}: {sentence}. Are blank lines missing?"
+        yield f"{sentence}. Are blank lines missing?"
     if len(examples) > 1 and len(words) < _MIN_SENTENCE_WORDS * len(examples):
         problem = f"{len(examples)} sentences have only {len(words)} words"
-        yield f"{path}: {problem}. Are there blank lines between the words?"
-    yield from file.problems
-    yield from _check_distinct_words(path, words)
-    if file.scheme != PLAIN:
-        yield from _check_labels(path, file.targets)
-    if doc_context and not any(row and DOCUMENT in row for row in file.rows):
-        yield f"--doc_context: {path} has no {DOCUMENT} line; reading it as one document"
-    if len(unknown := np.flatnonzero(examples.label_ids == NO_LABEL)):
-        labels = [file.targets[index] for index in unknown]
-        problem = f"label {labels[0]} is not in the training data: the model cannot predict it"
-        names = f"{counted(len(labels), 'such word')}: {', '.join(sorted({*labels}))}"
-        yield f"{Place(path, file.line_numbers[unknown[0]])}: {problem} ({names})"
-
-
-def _check_labels(path: str, targets: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence if no label of entities is O, or if a word has two labels."""
-    labels = {*targets}
+        yield f"{problem}. Are there blank lines between the words?"
+    yield from _check_affixes({*words})
     # Word segmentation has labels without types, and no O.
-    has_types = any("-" in label for label in labels)
-    if has_types and OUTSIDE not in labels and len(targets) >= _MIN_LABELS:
-        yield f"{path}: no word has the label O, which words outside of entities need"
-    if found := next(filter(_are_two, sorted(labels)), None):
-        yield f"{path}: the label {found} looks like two labels. Keep one label for each word"
+    has_types = any("-" in label for label in file.targets)
+    is_plain, has_outside = file.scheme == PLAIN, OUTSIDE in file.targets
+    if has_types and not (is_plain or has_outside) and len(file.targets) >= _MIN_LABELS:
+        yield "no word has the label O, which words outside of entities need"
+    if doc_context and not any(row and DOCUMENT in row for row in file.rows):
+        yield f"--doc_context: no {DOCUMENT} line, so it is read as one document"
+    name_of = str if is_plain else type_of  # as the metrics compare
+    yield from lint.unseen([*map(name_of, file.targets)], map(name_of, labels))
 
 
-def _check_distinct_words(path: str, words: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence if words are probably tags, or all have a prefix or suffix in common."""
-    distinct = set(words)
-    if len(distinct) <= _MAX_TAGS and len(words) >= max(_MIN_WORDS, _MIN_REPEATS * len(distinct)):
-        share = f"only {len(distinct)} of {len(words)} words are distinct, such as {words[0]}"
-        yield f"{path}: {share}. Check --token_column"
-    if 2 * sum(_has_letter(word) is not None for word in distinct) < len(distinct):
+def _check_affixes(words: Collection[str]) -> Iterator[str]:
+    """Yields a sentence if nearly all distinct words have a prefix or suffix in common."""
+    if 2 * sum(_has_letter(word) is not None for word in words) < len(words):
         return  # Numbers and ids, such as 1-1, are no words with a prefix.
     for kind, pattern in _AFFIXES.items():
-        matches = list(filter(None, map(pattern.search, distinct)))
+        matches = list(filter(None, map(pattern.search, words)))
         found = {match[0] for match in matches}
-        is_common = len(matches) >= _MIN_SHARE_WITH_AFFIX * len(distinct)
-        if is_common and _MIN_WORDS_PER_AFFIX * len(found) <= len(distinct):
-            names = shlex.quote(",".join(sorted(found)))
-            flag = f"--word_{kind}={names}"
-            if len(found) > _MAX_LISTED_AFFIXES:
-                names = shortened(sorted(found), _MAX_LISTED_AFFIXES)
-                flag = f"them all, separated by commas, in --word_{kind}"
-            count = "all" if len(matches) == len(distinct) else f"{len(matches)} of {len(distinct)}"
-            problem = f"{count} words have the {kind} {names}. If it is not part of the words, pass"
-            yield f"{path}: {problem} {flag}"
+        is_common = len(matches) >= _MIN_SHARE_WITH_AFFIX * len(words)
+        if is_common and _MIN_WORDS_PER_AFFIX * len(found) <= len(words):
+            count = counted(len(matches), "distinct word", "have", of=len(words))
+            flag = f"--word_{kind}={shlex.quote(','.join(sorted(found)))}"
+            yield f"{count} a {kind}. If it is not part of the words, pass {flag}"
 
 
 def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> list[str]:
@@ -245,7 +210,7 @@ def remove_affixes(path: str, words: Sequence[str], kind: str, affixes: str) -> 
     pattern = rf"\A({names})(?=.)" if kind == "prefix" else rf"(?<=.)({names})\Z"
     parts = [re.sub(pattern, "", word) for word in words]
     count = sum(len(part) < len(word) for part, word in zip(parts, words, strict=True))
+    share = f"{count:,} of {counted(len(words), 'word')}"
     tell = note if count == len(words) else warn
-    share = counted(count, "word", of=len(words))
     tell(f"removed --word_{kind}={affixes} from {share}", at=path)
     return parts

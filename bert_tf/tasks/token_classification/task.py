@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.base import backend, files
 from bert_tf.base.errors import Input, UserError, counted, note, warn
 from bert_tf.base.extras import import_extra
@@ -39,7 +40,6 @@ ENTITIES_TEST = "entities_test.jsonl"
 PREDICTED = "predicted_"
 # The entry of `run.json` that says which kind of labels a model has.
 _SCHEME = "label_scheme"
-_MANY_LABELS = 20
 # Names of each split's file that are preferred to those of `find_files`; the last one is its name
 # in the CoNLL-2003 shared task.
 _FILE_NAMES = {
@@ -123,17 +123,14 @@ class TokenClassification(Task):
         self, split: str, examples: Sentences, train_examples: Sequence[Any]
     ) -> Iterator[str]:
         """Yields what looks wrong in words and labels."""
-        path = examples.file.path
+        path, labels = examples.file.path, self.schema.labels
         if split == "train":
-            yield from run_checks.check_similar_labels(self.schema.labels, path)
-            num_labels, num_words = len(self.schema.labels), len({*examples.file.words})
-            if num_labels > _MANY_LABELS and 2 * num_labels > num_words:
-                problem = f"{num_labels} labels for {num_words} different words"
-                yield f"{path}: {problem}. Check --label_column"
-        yield from self.tokenizer.check_texts(
-            path, [words for words, _ in examples], are_words=True
-        )
-        yield from sentences.check_sentences(examples, self.options.doc_context)
+            yield from run_checks.check_similar_labels(labels, path)
+        texts = [words for words, _ in examples]
+        yield from self.tokenizer.check_texts(path, texts, are_words=True)
+        yield from examples.file.problems
+        found = sentences.check_sentences(examples, labels, self.options.doc_context)
+        yield from lint.at(path, found)
 
     def _read_file(self, split: str) -> ConllFile:
         options, path = self.options, self._find_file(split)

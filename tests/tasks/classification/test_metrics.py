@@ -281,14 +281,4 @@ def test_libraries_are_imported_lazily():
 def test_constant_predictions_of_numbers_warn(run_log, predictions, warns):
     labels = np.array([10.0, 900.0])
     metrics.regression_metrics(np.array(predictions), labels, np.zeros(2))
-    assert ("All predictions are from 8.37 to 8.38, but the labels" in run_log.text) == warns
-
-
-@pytest.mark.parametrize(
-    ("count", "unit", "warns"), [(20, 1, True), (20, 20, False), (2, 1, False)]
-)
-def test_predictions_in_another_unit_than_the_labels_warn(run_log, count, unit, warns):
-    labels = np.linspace(0, unit, count)
-    metrics.regression_metrics(np.linspace(20, 80, count), labels, np.zeros(count))
-    message = "All predictions are from 20 to 80, but the labels from 0 to 1. Check their unit"
-    assert (message in run_log.text) == warns
+    assert ("all predictions are from 8.37 to 8.38, but the labels" in run_log.text) == warns

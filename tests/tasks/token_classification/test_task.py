@@ -161,7 +161,7 @@ def test_given_labels(tiny, folder):
 
     assert infer(None) == ("O", "B-A", "B-B", "I-A")
     assert infer("B-C, O,I-A,B-B,B-A") == ("B-C", "O", "I-A", "B-B", "B-A")
-    with pytest.raises(UserError, match=r"train\.txt:\d+: label B-B is not one of O, B-A, I-A\. F"):
+    with pytest.raises(UserError, match=r"train\.txt:\d+: label B-B is not one of O, B-A, I-A"):
         infer("O,B-A,I-A")
 
 
@@ -295,10 +295,9 @@ def test_msra_spans_end_to_end(tiny, tmp_path):
 def test_labels_missing_from_training(tiny, folder, caplog):
     ner.run(options(tiny, folder, **TRAINING))
     text = (folder / "dev.txt").read_text()
-    line = 1 + text.splitlines().index("good X B-A")
     (folder / "dev.txt").write_text(text.replace("B-A", "B-NEW"))
     results = ner.run(options(tiny, folder, do_eval=True))
-    assert f"dev.txt:{line}: label B-NEW is not in the training data: the model" in caplog.text
+    assert "labels are not in the training data: NEW" in caplog.text
     assert np.isfinite(results.metrics["loss"])
     assert results.metrics["recall"] < 1
 
@@ -398,7 +397,9 @@ def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
     )
     assert "dev.txt: 1 sentence, 1 word\n" in run_log.text
     assert "dev.txt: entities: NEW (1)\n" in run_log.text
-    assert "cannot predict it (1 such word: B-NEW)" in " ".join(find_problems(ner_task, "eval"))
+    assert "1 of 1 label is not in the training data: NEW" in " ".join(
+        find_problems(ner_task, "eval")
+    )
     assert "NEW        0.0000  0.0000  0.0000        1\n" in run_log.text
 
 
@@ -407,8 +408,8 @@ def test_file_without_docstart_is_one_document(tiny, folder):
     (folder / "test.txt").write_text(text.replace("-DOCSTART- -X- O\n", ""))
     ner_task = task(tiny, folder, doc_context=True)
     examples = ner_task.read("predict")
-    problem = f"{folder}/test.txt has no -DOCSTART- line; reading it as one document"
-    assert f"--doc_context: {problem}" in find_problems(ner_task)
+    problem = f"{folder}/test.txt: --doc_context: no -DOCSTART- line, so it is read as one document"
+    assert problem in find_problems(ner_task)
     assert (examples.windows.length == 22).all()
 
 
@@ -559,7 +560,7 @@ def test_labels_that_differ_in_case_warn(tiny, folder):
     label = next(label for label in labels if label.startswith("B-"))
     (folder / "train.txt").write_text(f"word X B-{label[2:].lower()}\n\n{text}")
     problems = " ".join(find_problems(task(tiny, folder, do_train=True), "train"))
-    assert "train.txt: labels that differ only in case, white space, " in problems
+    assert "train.txt: labels that differ only in case, " in problems
     assert f"'B-{label[2:].lower()}'" in problems
 
 
@@ -570,24 +571,8 @@ def test_labels_that_differ_in_case_warn(tiny, folder):
             "\n\n".join(f"w{n} O" for n in range(9)),
             "9 sentences have only 9 words. Are there blank lines between the words?",
         ),
-        (
-            "1 EU O\n2 rejects O\n\n1 Peter O\n",
-            "3 of 3 words are numbers, such as 1. Check --token_column",
-        ),
-        (
-            "\n".join(f"{n}-1\n{n}-2\n{n}-3\n{n}-4\n" for n in range(1, 13)),
-            "48 of 48 words are numbers, such as 1-1. Check --token_column",
-        ),
-        (
-            "the\n-,:\nEU,NNP\nrejects;VBZ\n",
-            "3 of 4 words have , or ;, such as -,:. Separate columns with spaces or tabs",
-        ),
-        (
-            '"\n""""\n""\n"the""film"\n',
-            '2 of 4 words are in CSV quotes, such as """". Write the file without quoting',
-        ),
-        ("the\tO\n\tO\n", "1 of 2 words are empty. pandas reads a word such as NA so, without"),
-        ("film B-A|I-B\nis O\n", "the label B-A|I-B looks like two labels. Keep one label"),
+        ("1 EU O\n2 rejects O\n\n1 Peter O\n", "3 of 3 words are numbers, such as '1'"),
+        ("the\tO\n\tO\n", "1 of 2 words is empty, as pandas reads NA"),
         ("film B-A\n" * 10, "no word has the label O, which words outside of entities need"),
         ("film B-A\n" * 9, None),
         ("film B\n" * 10, None),
@@ -599,7 +584,7 @@ def test_unusual_words_warn(tiny, folder, run_log, text, message):
     problems = find_problems(task(tiny, folder))
     # The vocabulary has few of the words.
     warnings = [w for w in warning_messages(run_log) + problems if "[UNK]" not in w]
-    warnings = [w for w in warnings if "is not in the training data" not in w]
+    warnings = [w for w in warnings if "not in the training data" not in w]
     assert len(warnings) == bool(message)
     assert not message or warnings[0].startswith(f"{folder}/test.txt: {message}")
 
@@ -616,7 +601,7 @@ def test_unusual_words_warn(tiny, folder, run_log, text, message):
 )
 def test_missing_blank_lines_warn(tiny, folder, text, message):
     (folder / "test.txt").write_text(text, "utf-8")
-    problems = [p for p in find_problems(task(tiny, folder)) if "[UNK]" not in p]
+    problems = [p for p in find_problems(task(tiny, folder)) if "Are blank lines" in p]
     assert len(problems) == bool(message)
     assert not message or problems[0].startswith(f"{folder}/test.txt: {message}")
 
@@ -647,13 +632,9 @@ def test_sentences_separated_only_by_document_marks_warn(tiny, folder, text, war
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (
-            "en:Anna en:lives en:in en:Bonn",
-            "prefix en:. If it is not part of the words, pass --wor",
-        ),
-        ("Anna|x lives|x in|x Bonn|x", "suffix '|x'. If .* pass --word_suffix='|x'"),
-        ("a_1 b_2 c_1 d_2 e_1 f_2 g_1 h_2", "suffix _1,_2. If .* pass --word_suffix=_1,_2"),
-        ("Anna1 lives1 in1 Bonn1", "suffix 1. If"),
+        ("en:Anna en:lives en:in en:Bonn", "a prefix. If it .* pass --word_prefix=en:"),
+        ("Anna|x lives|x in|x Bonn|x", "a suffix. If .* pass --word_suffix='|x'"),
+        ("a_1 b_2 c_1 d_2 e_1 f_2 g_1 h_2", "a suffix. If .* pass --word_suffix=_1,_2"),
         ("en:Anna lives en:in en:Bonn en:.", None),
         ("the then they there", None),
         ("#a #a #b", None),
@@ -662,24 +643,18 @@ def test_sentences_separated_only_by_document_marks_warn(tiny, folder, text, war
 def test_common_prefixes_and_suffixes_warn(tiny, folder, words, message):
     (folder / "test.txt").write_text("".join(f"{word}\n" for word in words.split()))
     problems = "\n".join(find_problems(task(tiny, folder)))
-    assert ("all words have the" in problems) == bool(message)
+    assert ("If it is not part of the words" in problems) == bool(message)
     parts = (message or "").split(".* ")
     assert all(part in problems for part in parts)
-
-
-def test_many_prefixes_are_not_all_listed(tiny, folder):
-    words = [f"x{n // 5 + 10}:{'abcde'[n % 5]}" for n in range(60)]
-    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words))
-    (problem,) = [x for x in find_problems(task(tiny, folder)) if "the prefix" in x]
-    assert "have the prefix x10:, x11:, x12:, x13:, x14:, x15:, x16:, x17:, x18:, x19:" in problem
-    assert ": and 2 more. If it is not part of the words, pass them all, separated by" in problem
-    assert problem.endswith(" in --word_prefix")
 
 
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        ([f"{x}{n % 3}" for n, x in enumerate("科技全方位资讯李开复对输给一个女人，.!")], "all"),
+        (
+            [f"{x}{n % 3}" for n, x in enumerate("科技全方位资讯李开复对输给一个女人，.!")],
+            "20 of 20",
+        ),
         ([*(f"{x}{n % 2}" for n, x in enumerate("科技全方位资讯李开")), "end"], "9 of 10"),
         (["पानी", "में", "की", "हिंदी", "नदी", "थी", "गाड़ी", "रानी", "बानी", "भी", "जी", "दी"], None),
         ([str(year) for year in range(1950, 2000)], None),
@@ -691,7 +666,7 @@ def test_few_words_without_a_suffix_are_exceptions(tiny, folder, words, problem)
     (folder / "test.txt").write_text("".join(f"{word}\n" for word in words))
     problems = [x for x in find_problems(task(tiny, folder)) if "fix" in x]
     assert len(problems) == bool(problem)
-    assert all(f"test.txt: {problem} words have the suffix 0,1" in x for x in problems)
+    assert all(f"test.txt: {problem} distinct words have a suffix" in x for x in problems)
 
 
 @pytest.mark.parametrize("pretokenized", [False, True])
@@ -721,15 +696,6 @@ def test_prefixes_and_suffixes_are_removed(tiny, folder, run_log):
     named = task(tiny, folder, word_prefix="en:")
     assert not any("prefix" in problem for problem in find_problems(named))
     assert warning_messages(run_log)[2:] == []
-
-
-def test_token_column_of_tags_warns(tiny, folder):
-    text = "".join(f"w{n:b}w {'NV'[n % 2]} O\n\n"[: -(n % 9 > 0) or None] for n in range(1000))
-    (folder / "test.txt").write_text(text)
-    message = "only 2 of 1000 words are distinct, such as N. Check --token_column"
-    for column in (1, 2):
-        problems = find_problems(task(tiny, folder, token_column=column))
-        assert any(message in problem for problem in problems) == (column == 2)
 
 
 def test_evaluation_on_training_data_warns(tiny, folder, caplog):
@@ -842,14 +808,3 @@ def test_entities_of_a_text_have_probabilities_and_places(tiny, tmp_path):
     # What was written can be read.
     again = conll.read_conll(path)
     assert again.labels == ["B-A", "I-A", "O", "B-B"]
-
-
-def test_words_as_labels_warn(tiny, folder):
-    rows = [f"w{n} x{n} V\n" for n in range(30)]
-    (folder / "train.txt").write_text("".join(rows))
-    words = task(tiny, folder, do_train=True, label_column=2)
-    message = "train.txt: 30 labels for 30 different words. Check --label_column"
-    assert any(message in problem for problem in find_problems(words, "train"))
-    (folder / "train.txt").write_text("".join(rows).replace("V", "V\nw N N", 1))
-    tags = task(tiny, folder, do_train=True, label_column=3)
-    assert not any("labels for" in problem for problem in find_problems(tags, "train"))

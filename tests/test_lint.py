@@ -1,0 +1,129 @@
+"""What looks wrong in data: each row and rule fires where it should, and is silent on good data."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import accuracy_score
+
+from bert_tf import lint
+from bert_tf.tasks.token_classification.scores import score, type_of
+
+# (kind of column, values that a row of `PATTERNS` finds, similar ones that it does not find), in
+# the order of `PATTERNS`. Where the mistake was seen: a public file, or a thread.
+EVIDENCE = [
+    # MRPC's columns of ids, and CoLA's of labels and dates.
+    ("text", ["1000001", "2024-03-01", "a film"], ["in 1999", "42", "2020年的电影"]),
+    ("text", ["NaN", "a film"], ["nan is bread", *["a film"] * 30]),  # pandas-dev/pandas#24681
+    # cdqa-suite/cdQA#201: lists of a CSV file are strings.
+    ("text", ["['the', 'film']", "b'the film'", "a film"], ["[the film]", "b's film", "'a film'"]),
+    # Yelp Review Full, whose line breaks are a backslash and n.
+    ("text", [r"the film\n\nA", r"the caf\u00e9"], [r"\nu = \tau", r"C:\new\x", r'print("a\n")']),
+    ("text", ["[CLS] the film [SEP]", "a"], ["[cls]", "a"]),  # jina-ai/clip-as-service#151
+    ("other text", ["<s> the film </s>", "a"], ["the <s>film</s>:", "<|>"]),  # NIKL-KLUE#4
+    ("word", ["pup", "##pet"], ["#a", "C##"]),  # billpku/NLP_In_Action#4
+    ("text", ["der nÃ¶rdliche Teil", "a"], ["irmã", "IRMÃ: «sim»"]),  # transformers#2882
+    ("word", ["1", "2-3", "EU"], ["1", "EU", "rejects"]),  # the first column of CoNLL-U
+    ("word", ["EU,NNP", "rejects;VBZ", "the"], ["the", ",", ";", "a,b"]),  # Kaggle's ner_dataset
+    ("word", ["the", "\xa0"], ["the", "a\xa0b"]),  # pandas-dev/pandas#24681
+    ("line", ['<doc id="12" url="u">', "a"], ["a <doc>", "a"]),  # WikiExtractor#62
+    ("line", ['{"text": "a"}', "a\tb", "<p>c</p>", "d"], ["{a}", "b", "c"]),  # JSON lines, IMDB
+    ("line", ["you 28787591", "I 27086011"], ["Chapter 1", "Alice was", "tired"]),  # FrequencyWords
+    ("label", ["-", "neutral"], ["+", "neutral", "none"]),  # huggingface/datasets#296, SNLI
+    ("label", ["['food', 'bad']", "a"], ["[food", "a"]),  # swaggy66/M-ABSA#2
+]
+
+
+@pytest.mark.parametrize(("row", "case"), [*zip(lint.PATTERNS, EVIDENCE, strict=True)])
+def test_each_pattern_finds_its_example(row, case):
+    kind, wrong, right = case
+    assert kind in row.kinds.split("|")
+    (problem,) = lint.values(kind, wrong)
+    assert row.problem.split()[1] in problem
+    assert not [*lint.values(kind, right)]
+    assert not [*lint.values(kind, wrong[:1])]  # a single value may be unusual
+
+
+def test_the_example_shows_what_is_wrong():
+    (problem,) = lint.values("text", ["the film " * 30 + "[SEP] the", "a film"])
+    assert problem.startswith("1 of 2 texts has [CLS] or [SEP]")
+    assert "film [SEP] the" in problem
+
+
+NUMBERS = np.arange(60) % 6.0
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (lint.few_distinct("text", ["good", "bad"] * 50), "only 2 of 100 texts are distinct"),
+        (lint.few_distinct("text", ["good", "bad"] * 49), None),
+        (lint.same(["a", "b"], ["a", "b"], "the text is the label"), "in 2 of 2 rows, such as 'a'"),
+        (lint.same(["a", "b"], ["a", "c"], "the text is the label"), None),
+        (lint.constant(["a", "a"]), "all 2 rows have the label 'a'"),
+        (lint.constant(["a"]), None),
+        (lint.label_names(["01", "1", "10", "100", "0"]), "leading zeros: '01', '1'"),
+        (lint.label_names(["a", "a\u200b", "b"]), r"'a', 'a\u200b'"),
+        (lint.label_names(["b\u00fcro", "bu\u0308ro", "buro"]), "'b\u00fcro', 'bu\u0308ro'"),
+        (lint.label_names(["a", "a;b", "b"]), "'a;b' is a list of labels"),
+        (lint.label_names(["New York, NY", "Albany, NY", "a/b", "a", "b"]), None),
+        (lint.contradictory("aab", "xyz"), "2 of 3 rows repeat a text with another label"),
+        (lint.contradictory("aabcdefghijklmnopqrstu", "xyyyyyyyyyyyyyyyyyyyyy"), None),
+        (lint.unseen(["a", "c", "d"], ["a", "b"]), "2 of 3 labels are not in the training data: c"),
+        (lint.unseen([1.0, True], [0, 1]), None),
+        (lint.far(np.append(NUMBERS, -999)), "1 of 61 numbers is -999, but all others from 0 to 5"),
+        (lint.far(np.append(NUMBERS, 30)), None),
+        (lint.far(np.array([0, 1, 2, 999])), None),
+        (lint.other_range(NUMBERS / 5, NUMBERS), "from 0 to 1, but from 0 to 5 in the training"),
+        (lint.other_range(NUMBERS * 20, NUMBERS), "check the unit"),
+        (lint.other_range(NUMBERS + 100, NUMBERS), "check the unit"),
+        (lint.other_range(NUMBERS / 2, NUMBERS), None),
+        (lint.other_range(NUMBERS[:19] / 5, NUMBERS), None),
+    ],
+)
+def test_rules(found, words):
+    problems = [*found]
+    assert len(problems) == bool(words)
+    assert not words or words in problems[0]
+
+
+@given(st.data())
+def test_a_perfect_score_has_no_labels_that_cannot_be_predicted(data):
+    """Labels that are equal, such as 1 and 1.0 or np.str_("a") and "a", are the same class."""
+    classes = data.draw(st.sampled_from([["a", "b"], [0, 1], [False, True]]))
+    predicted = data.draw(st.lists(st.sampled_from(classes), min_size=1))
+    spell = data.draw(st.sampled_from([lambda x: x, lambda x: np.array([x])[0], np.asarray]))
+    true = [spell(x).item() if spell is np.asarray else spell(x) for x in predicted]
+    if isinstance(classes[0], int):
+        true = [float(x) for x in true]
+    assert accuracy_score(true, predicted) == 1
+    assert not [*lint.unseen(true, classes)]
+
+
+ENTITIES = st.lists(st.tuples(st.sampled_from(["O", "PER", "LOC"]), st.integers(1, 3)), min_size=1)
+
+
+def _spelled(entities, scheme):
+    labels = []
+    for name, size in entities:
+        if name == "O":
+            labels += ["O"] * size
+        elif scheme == "BIO":
+            labels += [f"B-{name}"] + [f"I-{name}"] * (size - 1)
+        else:
+            inner = [f"B-{name}", *[f"I-{name}"] * (size - 2), f"E-{name}"]
+            labels += inner if size > 1 else [f"S-{name}"]
+    return labels
+
+
+@given(ENTITIES)
+def test_a_perfect_score_of_entities_has_no_unseen_types(entities):
+    """The metric compares entities, so BIO and BIOES are the same to the check."""
+    for schemes in itertools.product(("BIO", "BIOES"), repeat=2):
+        gold, predicted = ([_spelled(entities, scheme)] for scheme in schemes)
+        if schemes[0] == schemes[1]:
+            assert score(gold, predicted, False)[1]["words"]["accuracy"] == 1
+        known = {type_of(label) for label in predicted[0]}
+        assert not [*lint.unseen([type_of(label) for label in gold[0]], known)]
