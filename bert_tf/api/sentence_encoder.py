@@ -10,10 +10,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from bert_tf.api.estimator import Estimator
 from bert_tf.api.predictor import Predictor
 from bert_tf.api.rows import Rows, text_items
-from bert_tf.base.errors import UserError, counted, warn
-from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
+from bert_tf.base.errors import UserError, telling_once, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
+from bert_tf.finetuning.encoder import vector_spec
 from bert_tf.options.declare import DEVICES, MODEL, PATH, ROWS, DefaultInt, DefaultStr
 from bert_tf.options.shared import EngineOptions, ModelOptions
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
@@ -83,9 +83,7 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
                 f"encode adds no prefix: write {' or '.join(map(repr, prefixes))} before "
                 f"each {text}"
             )
-        if count := extractor.num_truncated - num_truncated:
-            cut = f"are longer than max_seq_length={extractor.options.max_seq_length}"
-            warn(counted(count, "text", f"{cut} and were truncated", of=len(texts)))
+        extractor.warn_of_truncation(len(texts), num_truncated)
         vectors = np.stack([item.values[0] for item in features])
         _, normalize = self._requested()
         return array_ops.normalize(vectors) if normalize else vectors
@@ -156,25 +154,26 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         pooling, normalize = self._requested()
         flags = {"batch_size": self.eval_batch_size, "layers": "-1"}
         flags |= {name: getattr(self, name) for name in EngineOptions.names(DEVICES)}
+        if not is_trained:
+            flags |= {name: getattr(self, name) for name in ModelOptions.names(ROWS | MODEL | PATH)}
+        key, old = (flags, pooling, normalize), getattr(self, "_predictor", None)
+        if old is None or old[0] != key:
+            with telling_once():
+                self._predictor = key, self._load(is_trained, flags, pooling, normalize)
+        return self._predictor[1]
+
+    def _load(self, is_trained: bool, flags: Any, pooling: str, normalize: Any) -> Predictor:
+        follows = isinstance(pooling, DefaultStr)
         if is_trained:
-            declares, is_normalized = True, self._run["flags"].get("normalize")
+            is_normalized = self._run["flags"].get("normalize")
         else:
-            names = ModelOptions.names(ROWS | MODEL | PATH)
-            flags |= {name: getattr(self, name) for name in names}
             folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint)))
-            check_encoder(folder)
-            declares = declared_vectors(folder)
-            is_normalized = declares and declares.normalize
-        follows = declares and isinstance(pooling, DefaultStr)
+            spec = vector_spec(folder, "auto" if follows else pooling, pooling)
+            follows, is_normalized = spec.is_declared, spec.normalize
         if follows and is_normalized and not (normalize or isinstance(normalize, DefaultInt)):
             advice = "Omit normalize=False, or also pass pooling, to have others"
             raise UserError("The folder of the model declares vectors of length 1", fix=advice)
-        flags["pooling"] = "auto" if follows else pooling
-        old = getattr(self, "_predictor", None)
-        if old is None or old[0] != flags:
-            if is_trained:
-                predictor = self._open_copy("extract_features", **flags)
-            else:
-                predictor = Predictor(ExtractionOptions(**flags))
-            self._predictor = flags, predictor
-        return self._predictor[1]
+        flags = {**flags, "pooling": "auto" if follows else pooling}
+        if is_trained:
+            return self._open_copy("extract_features", **flags)
+        return Predictor(ExtractionOptions(**flags))

@@ -9,13 +9,13 @@ from bert_tf import checkpoints
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.model import fold_target_scale
 from bert_tf.checkpoints.run_folder import CONFIG, TARGET_SCALE, VOCAB, RunFolder
 from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature
 from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.encoder import warn_of_other_vectors
 from bert_tf.finetuning.export import export_task, new_version
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_schema
@@ -99,9 +99,7 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
         pooling = None if options.pooling == "none" else options.pooling
-        declared = declared_vectors(RunFolder(folder))
-        if declared and declared.differs_from(options.pooling):
-            warn(f"{declared}, but the export has --pooling={options.pooling}")
+        warn_of_other_vectors(RunFolder(folder), options.pooling)
         settings = {"format": options.format, "precision": options.precision, "pooling": pooling}
         contents = run_metadata.model_files(encoder_options, precision=options.precision)
         return export_folder(model, encoder_options, export_dir, contents, **settings)

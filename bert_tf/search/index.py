@@ -21,7 +21,7 @@ from bert_tf.base import files, locks
 from bert_tf.base.errors import UserError, counted, excerpt, note, reason, warn
 from bert_tf.base.progress import bar
 from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
-from bert_tf.search.encoder import Encoder
+from bert_tf.search.encoder import SearchEncoder
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import Identified, read_texts
 
@@ -164,7 +164,7 @@ def build(options: SearchOptions) -> None:
         with files.open_atomically(os.path.join(folder, _TEXTS)) as file:
             offsets, digest = _write_texts(read_texts(options), file)
             total = len(offsets) - 1
-            encoder = Encoder(options, total)
+            encoder = SearchEncoder(options, total)
             new = {"version": _VERSION, "num_texts": total, "texts": digest}
             new |= {"model": encoder.describe()}
             if old and old["num_encoded"] == old["num_texts"]:
@@ -184,9 +184,7 @@ def build(options: SearchOptions) -> None:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("To continue, run the same command again.") from None
     note(f"Index of {counted(total, 'text')}: {folder}")
-    if count := encoder.extractor.num_truncated:
-        cut = f"are longer than max_seq_length={encoder.extractor.options.max_seq_length}"
-        warn(counted(count, "text", f"{cut} and were truncated", of=total))
+    encoder.warn_of_truncation(total)
 
 
 def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.array, str]:
@@ -206,7 +204,9 @@ def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.ar
     return offsets, digest.hexdigest()
 
 
-def _write_vectors(encoder: Encoder, manifest: dict[str, Any], done: int, folder: str) -> None:
+def _write_vectors(
+    encoder: SearchEncoder, manifest: dict[str, Any], done: int, folder: str
+) -> None:
     """Computes vectors in chunks, from text `done` on, and notes in `index.json` how many exist."""
 
     def note(num_encoded: int) -> None:

@@ -15,7 +15,7 @@ from bert_tf.base.errors import UserError, excerpt, note, warn
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.texts import STDIN, lines
-from bert_tf.search.encoder import Encoder
+from bert_tf.search.encoder import SearchEncoder
 from bert_tf.search.index import Index, build, is_index
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import Identified, read_queries
@@ -96,14 +96,14 @@ def _answers(
     options: SearchOptions, queries: Iterable[Identified], chunk_size: int, to_text: Format
 ) -> Iterator[str]:
     """Yields the results of each query as text, for several queries at a time."""
-    index, encoder = Index(options.index_dir or ""), Encoder(options)
+    index, encoder = Index(options.index_dir or ""), SearchEncoder(options)
     index.require_model(encoder.describe())
     rerank = _open_reranker(options) if options.rerank_model else None
     queries, warned = iter(queries), False
     while chunk := [*itertools.islice(queries, chunk_size)]:
         vectors = encoder([query for _, _, query in chunk], is_query=True)
-        if encoder.extractor.num_truncated and not warned:
-            warned, limit = True, encoder.extractor.options.max_seq_length
+        if encoder.num_truncated and not warned:
+            warned, limit = True, encoder.options.max_seq_length
             warn(f"A query is longer than max_seq_length={limit} and was truncated")
         found = index.search(vectors, options.rerank_top_k if rerank else options.top_k)
         for (_, key, query), (rows, scores) in zip(chunk, found, strict=True):

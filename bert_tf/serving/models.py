@@ -11,9 +11,9 @@ import numpy as np
 from bert_tf.api.predictor import Predictor
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note, silent, warn
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, RunFolder
 from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.encoder import vector_spec
 from bert_tf.options import registry
 from bert_tf.serving.options import ServingOptions
 
@@ -83,8 +83,13 @@ class Model:
         # Pre-trained models are for any script.
         script = options.script if run.script in (None, "run_pretraining") else None
         script = script or (None if run.script else "extract_features")
+        spec = None
         if script == "extract_features":
-            flags |= _pooling_flags(run, options.pooling)
+            spec = vector_spec(run, options.pooling, default="mean")
+            if options.pooling == "auto" and not spec.is_declared:
+                note("Serving the mean of the last layer: no pooling is declared", at=folder)
+            pooling = "auto" if spec.is_declared else spec.pooling
+            flags |= {"pooling": pooling, "layers": "-1"}
         self._options = run_metadata.options_for_model(folder, script, **flags)
         # A task that extends that of a script is served as that script's.
         classes = {name: registry.SCRIPTS[name].options_class for name in KINDS}
@@ -97,8 +102,9 @@ class Model:
         self.explains = is_classifier and hasattr(Predictor, "explain")
         self.kind, self.max_length = KINDS[self._script], self._options.max_seq_length
         self.prompts: dict[str, str] = {}
-        if self.kind is _ENCODER and (declared := declared_vectors(run)):
-            self.prompts = {kind: text for kind, text in declared.prompts.items() if text}
+        if self.kind is _ENCODER:
+            prompts = (spec or vector_spec(run)).prompts
+            self.prompts = {kind: text for kind, text in prompts.items() if text}
         if self.prompts:
             prefixes = " or ".join(map(repr, dict.fromkeys(self.prompts.values())))
             text = "query" if {*self.prompts} == {"query"} else "text"
@@ -155,14 +161,6 @@ class Model:
             raise UserError(
                 f"{route} needs another model: {kind}", fix=f"Call POST {' or '.join(right)}"
             )
-
-
-def _pooling_flags(folder: RunFolder, pooling: str) -> dict[str, str]:
-    if pooling == "auto" and declared_vectors(folder):
-        return {"pooling": "auto"}
-    if pooling == "auto":
-        note(f"{folder} declares no pooling: serving the mean of its last layer (see --pooling)")
-    return {"pooling": "mean" if pooling == "auto" else pooling, "layers": "-1"}
 
 
 def _type(value: Any) -> type:

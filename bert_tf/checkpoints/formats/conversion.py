@@ -21,8 +21,8 @@ from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXT
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
     copy_cross_encoder,
-    declared_vectors,
     is_cross_encoder,
+    keeps_declaration,
     max_length,
     write_declaration,
 )
@@ -63,33 +63,23 @@ def convert(source: Source, options: Any) -> None:
     target = _Output(options.output or "", options.to)
     target.require_free()
     source.log_notes()
-    declared = declared_vectors(RunFolder(os.path.dirname(source.path)))
+    folder = RunFolder(os.path.dirname(source.path))
     is_new = target.format == "original" and not files.list_dir(target.folder or ".")
-    is_copy = is_new and declared and not declared.unsupported
-    declares = is_copy or _declares_vectors(source, target.format)
+    declares = _declares_vectors(source, target.format)
     if target.format == "sentence_transformers" and (declares or options.head == "encoder"):
-        check_encoder(source.run or RunFolder(os.path.dirname(source.path)))
-    if declared and declares and declared.unsupported:
-        advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
-        raise UserError(f"{declared}, which is not supported", fix=advice)
-    if declared and not declares:
-        prefixes = ", ".join(repr(text) for text in declared.prompts.values() if text)
-        found = f"{declared}{f', and the prefixes {prefixes}' * bool(prefixes)}"
-        advice = "pass --to=sentence_transformers, or pooling and prefixes when you use it"
-        warn(found, fix=f"The output does not: {advice}")
-    if declares and not declared:
-        note(f"{source.path} declares no pooling: its vectors will be the mean of the tokens")
+        check_encoder(source.run or folder)
+    declares = keeps_declaration(folder, declares, is_new)
     model = _prepare(source, options, target.format)
-    with target.stage() as folder:
-        path = os.path.join(folder, target.name)
+    with target.stage() as output:
+        path = os.path.join(output, target.name)
         if target.format == "original":
             _write_original(source, model, path)
         else:
             _write_converted(source, model, path, target.format)
         if declares and model.config:
-            write_declaration(folder, RunFolder(os.path.dirname(source.path)), model.config)
+            write_declaration(output, folder, model.config)
         elif target.format == "sentence_transformers":
-            copy_cross_encoder(folder, RunFolder(os.path.dirname(source.path)))
+            copy_cross_encoder(output, folder)
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")
     note(f"Converted {count} ({head}) from {source.path} to {target.output}")

@@ -113,7 +113,7 @@ def test_pooled_jsonl_output(tiny, folder, pooling):
 @pytest.mark.parametrize("max_bytes", [1 << 28, 1])
 def test_array_output(tiny, folder, monkeypatch, max_bytes):
     # The result does not depend on the number of buffered texts.
-    monkeypatch.setattr("bert_tf.tasks.feature_extraction.extraction._MAX_BYTES", max_bytes)
+    monkeypatch.setattr("bert_tf.finetuning.encoder._MAX_BYTES", max_bytes)
     output = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
     assert output["layers"].tolist() == [1, -2]
     splits = output["row_splits"].tolist()
