@@ -75,14 +75,10 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         num_truncated = extractor.num_truncated
         features = predictor(texts)
         if not features:
-            raise UserError("There are no texts")
+            return np.zeros((0, extractor.size), np.float32)
         prefixes = tuple(filter(None, (self.query_prefix, self.passage_prefix)))
         if prefixes and not any(str(text).startswith(prefixes) for text in texts):
-            text = "text" if self.passage_prefix else "query"
-            warn(
-                f"encode adds no prefix: write {' or '.join(map(repr, prefixes))} before "
-                f"each {text}"
-            )
+            warn(f"encode adds no prefix: write {' or '.join(map(repr, prefixes))} before texts")
         extractor.warn_of_truncation(len(texts), num_truncated)
         vectors = np.stack([item.values[0] for item in features])
         _, normalize = self._requested()
@@ -113,25 +109,23 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
 
         left, right = normalized(texts), normalized(others)
         if left.ndim != 2 or left.shape[1:] != right.shape[1:]:
-            received = f"Received: {list(left.shape)} and {list(right.shape)}"
-            raise UserError(f"Vectors must be arrays [M, D] and [N, D]. {received}")
+            received = f"{list(left.shape)} and {list(right.shape)}"
+            raise UserError(f"expected vectors [M, D] and [N, D]. Received: {received}")
         return left @ right.T
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
         rows.kinds.add("score" if is_pair else "match")
-        if is_pair != isinstance(label, Real) or len(rows.kinds - {"negatives"}) > 1:
-            expected = "a text and a text that matches it, or a pair of texts and its score"
-            raise UserError(
-                f"pass {expected}. Received: {text!r:.40}, {label!r:.40}", at=rows.place
-            )
-        if is_pair and len(text) != 2:
-            advice = "To train with negatives, pass them after the positive: fit([a], [[b, c]])"
-            raise UserError(f"a score needs 2 texts, not {len(text)}", at=rows.place, fix=advice)
+        if (
+            is_pair != isinstance(label, Real)
+            or len(rows.kinds - {"negatives"}) > 1
+            or (is_pair and len(text) != 2)
+        ):
+            raise _unexpected(text, label, rows)
         if is_pair:
             return dict(zip(("anchor", "positive", "score"), (*text, label), strict=True))
         if isinstance(label, list | tuple) and not label:
-            raise UserError("the positive is missing", at=rows.place)
+            raise _unexpected(text, label, rows)
         positive, *negatives = label if isinstance(label, list | tuple) else [label]
         rows.kinds |= {"negatives"} if negatives else set()
         return {"anchor": text, "positive": positive, "negatives": negatives}
@@ -171,9 +165,15 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             spec = vector_spec(folder, "auto" if follows else pooling, pooling)
             follows, is_normalized = spec.is_declared, spec.normalize
         if follows and is_normalized and not (normalize or isinstance(normalize, DefaultInt)):
-            advice = "Omit normalize=False, or also pass pooling, to have others"
-            raise UserError("The folder of the model declares vectors of length 1", fix=advice)
+            problem = "The folder of the model declares vectors of length 1"
+            raise UserError(problem, fix="To have others, also pass pooling")
         flags = {**flags, "pooling": "auto" if follows else pooling}
         if is_trained:
             return self._open_copy("extract_features", **flags)
         return Predictor(ExtractionOptions(**flags))
+
+
+def _unexpected(text: Any, label: Any, rows: Rows) -> UserError:
+    expected = "a text and texts, the first of which matches it, or a pair of texts and its score"
+    received = f"{text!r:.40}, {label!r:.40}"
+    return UserError(f"expected {expected}. Received: {received}", at=rows.place)

@@ -94,7 +94,7 @@ def test_flags_of_load_count(tiny, tmp_path, run_log):
             f"declares pooling=mean, normalized, but --pooling={flags['pooling']}" in run_log.text
         )
     for create in (SentenceEncoder.load, lambda *args, **flags: SentenceEncoder(*args, **flags)):
-        with pytest.raises(UserError, match=r"declares vectors of length 1\. Omit normalize=False"):
+        with pytest.raises(UserError, match="declares vectors of length 1"):
             create(tmp_path / "model", normalize=False).encode(TEXTS)
     loaded.fit(ANCHORS, POSITIVES, pooling="cls", normalize=False, num_train_epochs=1.0)
     run_log.clear()
@@ -174,23 +174,15 @@ def test_scores_and_negatives(tiny):
 @pytest.mark.parametrize(
     ("anchors", "positives", "message"),
     [
-        (
-            ["a"],
-            [1],
-            "text 0: pass a text and a text that matches it, or .* Received: 'a', 1",
-        ),
+        (["a"], [1], "text 0: expected a text and texts.* Received: 'a', 1"),
         ([("a", "b")], ["c"], r"text 0: .* Received: \('a', 'b'\), 'c'"),
-        (
-            [("a", "b"), ("a", "b", "c")],
-            [0.5, 1],
-            r"text 1: a score needs 2 texts, not 3. To train with neg.* fit\(\[a\], \[\[b, c",
-        ),
-        ([("a",)], [0.5], "text 0: a score needs 2 texts, not 1"),
-        (["a", ("b", "c")], ["b", 0.5], "text 1: pass a text and"),
+        ([("a", "b"), ("a", "b", "c")], [0.5, 1], "text 1: expected a text and texts"),
+        ([("a",)], [0.5], "text 0: expected a text and texts"),
+        (["a", ("b", "c")], ["b", 0.5], "text 1: expected a text and texts"),
         (["a", "b"], ["c"], "differ in number: one has only 1"),
-        (["a", "b"], [[], "c"], "text 0: the positive is missing"),
+        (["a", "b"], [[], "c"], "text 0: expected a text and texts"),
         (["a"], [""], "text 0: the positive is empty. Remove the row"),
-        ("a", ["c"], r"Pass texts as a list, such as \[text\]"),
+        ("a", ["c"], "expected texts as a list"),
     ],
 )
 def test_invalid_training_data(tiny, anchors, positives, message):
@@ -216,7 +208,7 @@ def test_warnings_about_texts(tiny, run_log):
     encoder = SentenceEncoder(tiny.folder, max_seq_length=8, query_prefix="slow: ")
     encoder.encode(["good " * 20, "good"])
     assert "1 of 2 texts is longer than max_seq_length=8 and was truncated" in run_log.text
-    assert "encode adds no prefix: write 'slow: ' before each query" in run_log.text
+    assert "encode adds no prefix: write 'slow: ' before texts" in run_log.text
     run_log.clear()
     encoder.encode(["slow: good"])
     assert not run_log.text
@@ -225,15 +217,14 @@ def test_warnings_about_texts(tiny, run_log):
 def test_rankers_are_no_encoders(tiny, tmp_path):
     shutil.copytree(tiny.folder, tmp_path / "model")
     (tmp_path / "model" / "run.json").write_text('{"script": "run_ranking"}')
-    with pytest.raises(UserError, match="has no vectors of texts: run_ranking trained it"):
+    with pytest.raises(UserError, match="no vectors of texts: run_ranking trained it"):
         SentenceEncoder(tmp_path / "model").encode(TEXTS)
 
 
 def test_invalid_texts(tiny):
     encoder = SentenceEncoder(str(tiny.folder), max_seq_length=16)
-    with pytest.raises(UserError, match="There are no texts"):
-        encoder.encode([])
-    with pytest.raises(UserError, match="Pass texts as a list"):
+    assert encoder.encode([]).shape == (0, 16)
+    with pytest.raises(UserError, match="expected texts as a list"):
         encoder.encode("a text")
     with pytest.raises(UserError, match="Pass the folder of a model as init_checkpoint"):
         SentenceEncoder().encode(["a text"])

@@ -118,7 +118,7 @@ def test_interrupted_build_continues(folder, monkeypatch, run_log):
         monkeypatch.setattr(index_module.SearchEncoder, "__call__", encode)
         with open(folder / "index" / "vectors.npy", "ab") as file:
             file.write(b"half a vector")
-        with pytest.raises(UserError, match=rf"unfinished: only {num_done} of 5 texts have"):
+        with pytest.raises(UserError, match=rf"only {num_done} of 5 texts have"):
             search(folder)
         run_log.clear()
         build_index(folder)
@@ -145,14 +145,14 @@ def test_index_is_built_once(folder, run_log):
     build_index(folder)
     assert contents(folder) == before
     (folder / "texts.txt").write_text("other texts\n")
-    with pytest.raises(UserError, match=r"is the index of other texts or ids\. Pass another"):
+    with pytest.raises(UserError, match="the index of other texts or ids"):
         build_index(folder)
     assert contents(folder) == before
 
 
 def test_other_models_are_noticed(folder, tiny_of_two_layers):
     build_index(folder)
-    with pytest.raises(UserError, match=r"of another model: max_seq_length \(20, now 10\). Pass"):
+    with pytest.raises(UserError, match=r"of another model: max_seq_length \(20, now 10\)"):
         search(folder, max_seq_length=10)
     with pytest.raises(UserError, match=r"passage_prefix \('', now 'text: '\)"):
         build_index(folder, passage_prefix="text: ")
@@ -166,7 +166,7 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
     search(folder, init_checkpoint=folder / "same")
     name = "bert/embeddings/LayerNorm/beta"
     checkpoint.write(prefix, {**weights, name: weights[name] + 1e-6})
-    with pytest.raises(UserError, match=r"another model: weights\. Pass the model and flags"):
+    with pytest.raises(UserError, match="another model: weights"):
         search(folder, init_checkpoint=folder / "same")
 
 
@@ -366,7 +366,7 @@ def test_invalid_queries(folder):
     with pytest.raises(UserError, match=r"queries.csv is a table: write a query per line"):
         search(folder, query_file=folder / "queries.csv")
     (folder / "queries.txt").write_text("q 1\ta\n")
-    with pytest.raises(UserError, match="the id 'q 1' has a space, which separates columns"):
+    with pytest.raises(UserError, match="has a space: 'q 1'"):
         search(folder, "found.run")
     assert not (folder / "found.run").exists()
 
@@ -405,7 +405,7 @@ def test_judgments_are_no_queries(tmp_path, text, are_qrels, run_log):
 def test_texts_that_are_all_the_same(folder):
     (folder / "a.tsv").write_text("id\tlang\n1\ten\n2\ten\n")
     flags = {"input_file": folder / "a.tsv", "text_column": "lang", "id_column": "id"}
-    with pytest.raises(UserError, match=r"^All 2 texts are the same: 'en'\. Check --input_"):
+    with pytest.raises(UserError, match=r"^All 2 texts are the same: 'en'"):
         build_index(folder, **flags)
     with open(folder / "a.tsv", "a") as file:
         file.write("3\tde\n")
@@ -420,18 +420,18 @@ def test_prefixes_that_leave_no_room(folder):
     search(folder, **{**flags, "query_prefix": "a b: "})
 
 
-NO_INDEX = "is not the file of an index"
+NO_INDEX = "no index, or one of a newer version"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "a newer version of bert_tf built this index. Update"),
-        ({"num_texts": 3, "num_encoded": 3}, r"is damaged \(other sizes\)\. Remove it"),
+        ({"version": 2}, NO_INDEX),
+        ({"num_texts": 3, "num_encoded": 3}, r"damaged \(other sizes\)"),
         ({"num_encoded": 6}, NO_INDEX),
         *[({name: "x"}, NO_INDEX) for name in ("version", "num_texts", "checksums", "input")],
         *[({name: None}, NO_INDEX) for name in ("model", "texts", "num_encoded")],
-        ({"checksums": ["x"]}, r"is damaged \(the vectors from row 0 on\)"),
+        ({"checksums": ["x"]}, r"damaged \(the vectors from row 0 on\)"),
     ],
 )
 def test_damaged_manifests(folder, change, message):
@@ -449,9 +449,9 @@ def test_manifests_that_cannot_be_read(folder):
     with pytest.raises(UserError, match=NO_INDEX):
         search(folder)
     path.write_text('{"version": 1,')
-    with pytest.raises(UserError, match=r"index\.json:1: invalid JSON: .* damaged: remove .*index"):
+    with pytest.raises(UserError, match=r"index\.json:1: invalid JSON"):
         search(folder)
-    with pytest.raises(UserError, match=r"--index_dir=.*index\.json is a file, not a folder"):
+    with pytest.raises(UserError, match=r"There is no index in .*index\.json"):
         search(folder, index_dir=path)
 
 
@@ -466,11 +466,11 @@ def test_every_flipped_bit_is_noticed(folder, monkeypatch, name):
         changed = bytearray(content)
         changed[place] ^= 1 << rng.randrange(8)
         (folder / "index" / name).write_bytes(changed)
-        with pytest.raises(UserError, match=r"index is damaged \(.*\)\. Remove it, and build it"):
+        with pytest.raises(UserError, match=r"index: damaged \("):
             Index(str(folder / "index")).search(queries, 2)
     for cut in (0, 100, len(content) - 1):
         (folder / "index" / name).write_bytes(content[:cut])
-        with pytest.raises(UserError, match="index is damaged"):
+        with pytest.raises(UserError, match="index: damaged"):
             Index(str(folder / "index"))
     (folder / "index" / name).write_bytes(content)
     assert Index(str(folder / "index")).search(queries, 2)[1].rows[0] == 1
@@ -508,7 +508,7 @@ def test_changed_input(folder, run_log):
     assert "has changed" not in run_log.text  # but for the time
     (folder / "texts.txt").write_text((folder / "moved.txt").read_text().replace("fast", "slow"))
     search(folder)
-    message = f"{folder}/texts.txt has changed since the index {folder}/index was built, which has"
+    message = f"index: has earlier texts than {folder}/texts.txt, which has changed"
     assert run_log.text.count(message) == 1
     run_log.clear()
     shutil.copy(folder / "moved.txt", folder / "texts.txt")
@@ -552,7 +552,7 @@ def test_models_that_are_no_cross_encoders(folder):
     (folder / "run.json").write_text('{"script": "run_ner"}')
     with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
         search(folder, rerank_model=folder)
-    with pytest.raises(UserError, match=r"has no output for scores\. Train it with run_ranking"):
+    with pytest.raises(UserError, match="output_weights"):
         search(folder, rerank_model=folder / "model")
     single = {"script": "run_classifier", "flags": {"text_column": "t", "text_pair_column": None}}
     (folder / "run.json").write_text(json.dumps(single))
@@ -563,7 +563,7 @@ def test_models_that_are_no_cross_encoders(folder):
 def test_models_that_are_no_encoders(folder, run_log):
     path = folder / "model" / "run.json"
     path.write_text('{"script": "run_ranking"}')
-    with pytest.raises(UserError, match=r"has no vectors of texts: run_ranking trained it\. Pass"):
+    with pytest.raises(UserError, match="no vectors of texts: run_ranking trained it"):
         build_index(folder)
     path.unlink()
     config = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
@@ -630,12 +630,9 @@ def test_columns_of_ids_as_texts(folder, run_log):
 
 def test_model_and_index_swapped(folder):
     build_index(folder)
-    for flags in ({}, {"init_checkpoint": folder / "index"}):
-        with pytest.raises(
-            UserError, match=r"(model is the folder of a model|index is an index)\. P"
-        ):
-            search(folder, index_dir=folder / "model", **flags)
-    with pytest.raises(UserError, match=r"index is an index\. Pass the model that built it"):
+    with pytest.raises(UserError, match=r"There is no index in .*model"):
+        search(folder, index_dir=folder / "model")
+    with pytest.raises(UserError, match="index contains no checkpoint"):
         search(folder, init_checkpoint=folder / "index")
 
 
@@ -667,7 +664,7 @@ def test_results_do_not_replace_the_index(folder):
     build_index(folder)
     before = contents(folder)
     for name in ("texts.jsonl", "found.jsonl"):
-        with pytest.raises(UserError, match=r"is inside --index_dir\. Choose another folder"):
+        with pytest.raises(UserError, match="is inside --index_dir"):
             search(folder, output_file=folder / "index" / name)
     assert contents(folder) == before
     assert search(folder, output_file=f"{folder}/index/../found.jsonl")

@@ -122,7 +122,7 @@ def _find_modules(folder: RunFolder) -> tuple[RunFolder, list[tuple[str, str]]]:
         modules = files.parse_json(files.read_text(path), path)
         return root, [(m["type"].split(".")[-1], m["path"]) for m in modules]
     except (AttributeError, KeyError, TypeError):
-        raise UserError(f"{path} is not a list of modules", fix="Restore it from a copy") from None
+        raise UserError("no list of modules", at=path) from None
 
 
 def is_cross_encoder(folder: RunFolder) -> bool:
@@ -140,14 +140,10 @@ def check_encoder(folder: RunFolder) -> None:
     """Warns about an encoder that was trained for another task; UserError for a cross-encoder."""
     if is_cross_encoder(folder):
         reason = "run_ranking trained it" if folder.script else "it is a CrossEncoder"
-        advice = "Pass it as --rerank_model of search_texts.py, and another model here"
-        raise UserError(f"{folder} has no vectors of texts: {reason}", fix=advice)
+        raise UserError(f"no vectors of texts: {reason}", at=str(folder))
     tasks = [name for name, entry in registry.entries().items() if entry.make_task]
     if folder.script in tasks and not declared_vectors(folder):
-        warn(
-            f"{folder}: {folder.script} trained it, not for comparing vectors",
-            fix="For that, use run_embeddings.py",
-        )
+        warn(f"{folder.script} trained it, not for comparing vectors", at=str(folder))
 
 
 def declaration(

@@ -125,7 +125,7 @@ class Embeddings(Task):
         query_prefix, prefix = teacher.options.query_prefix, teacher.options.passage_prefix
         if (size := teacher.vector_size) != self.vector_size:
             sizes = f"has vectors of size {size}, but this model of {self.vector_size}"
-            advice = "Choose another teacher, or write its cosines to a column for --loss=cosine"
+            advice = "Write its cosines to a column for --loss=cosine"
             raise UserError(f"--teacher={path} {sizes}", fix=advice)
 
         def texts(match: Match) -> list[Text]:
@@ -159,8 +159,7 @@ class Embeddings(Task):
         if 0 < num_queries == len(examples) - 1 and not options.is_scored(split):
             yield f"{data.path}: there is only 1 passage to find, so that all metrics are 1"
         if split == "train" and options.sizes and self.vector_size not in options.sizes:
-            problem = f"--matryoshka_dims leaves out the whole size, {self.vector_size}"
-            yield f"{problem}, which extract_features.py and search_texts.py use. Add it"
+            yield f"--matryoshka_dims leaves out the whole size, {self.vector_size}"
         folder = RunFolder.of(options.init_checkpoint or "")
         if split == "train" and folder.script == "run_embeddings":
             warn_of_other_inputs(folder, options, options.max_seq_length)

@@ -93,14 +93,11 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
         raise UserError(f"{display_name(input_file)} contains no text")
     del texts_ahead  # so that the texts are not kept for it
     if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
-        warn(
-            f"{output_file} will contain JSON lines",
-            fix="Pass --output_format=npz to write NumPy arrays",
-        )
+        warn("JSON lines will be written, see --output_format", at=output_file)
     extractor = get_extractor(total)
     extractor.num_texts = extractor.num_truncated = 0
     if any(extractor.spec.prompts.values()):
-        note(f"No prompt is added. Write them before the texts: {dict(extractor.spec.prompts)}")
+        note(f"No prompt is added to the texts: {dict(extractor.spec.prompts)}")
     options = dataclasses.replace(extractor.options, input_file=input_file)
     indexed_texts, empty = enumerate(texts), []
     with (
@@ -120,7 +117,7 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
     note(f"Features of {counted(extractor.num_texts, 'text')}: {output_file}")
     if empty:
         are_empty = counted(len(empty), "text", "are empty", of=extractor.num_texts)
-        warn(are_empty, at=display_name(input_file), fix=f"The first is text {empty[0]}")
+        warn(f"{are_empty}, first text {empty[0]}", at=display_name(input_file))
     extractor.warn_of_truncation(extractor.num_texts)
 
 

@@ -172,7 +172,7 @@ def test_damaged_declarations(model):
     with pytest.raises(UserError, match=r"1_Pooling/config\.json"):
         vectors(model)
     (model / "modules.json").write_text('["Transformer"]')
-    with pytest.raises(UserError, match="is not a list of modules"):
+    with pytest.raises(UserError, match="no list of modules"):
         vectors(model)
 
 
