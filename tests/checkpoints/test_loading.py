@@ -102,7 +102,7 @@ def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
     BertTokenClassifier.from_checkpoint(tmp_path, num_labels=3)
     assert not warnings()
     BertClassifier.from_checkpoint(tmp_path, num_labels=3)
-    assert "has the head of a BertTokenClassifier, not of a BertClassifier" in caplog.text
+    assert "the head of a BertTokenClassifier, not of a BertClassifier" in caplog.text
 
 
 def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):

@@ -489,7 +489,7 @@ def test_index_of_version_1_1(folder, run_log):
     with open(folder / "index" / "vectors.npy", "r+b") as file:
         file.seek(-4, os.SEEK_END)
         file.write(np.float32(np.nan).tobytes())
-    with pytest.raises(UserError, match=r"is damaged \(the vectors from row 0 on\)"):
+    with pytest.raises(UserError, match=r"damaged \(the vectors from row 0 on\)"):
         search(folder)
     # The vectors of an unfinished index are kept, too.
     path.write_text(json.dumps({**old, "num_encoded": 0}))

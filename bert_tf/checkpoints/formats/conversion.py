@@ -281,7 +281,8 @@ class _Output:
         existing = files.list_dir(self.output) if self.is_folder else []
         paths = [os.path.join(self.output, name) for name in existing]
         for path in (*paths, self.output, f"{self.output}.index"):
-            if files.exists(path) and not (self.is_folder and path == self.output):
+            is_folder = self.is_folder and path == self.output and files.is_dir(path)
+            if files.exists(path) and not is_folder:
                 raise UserError(_EXISTS, at=path)
 
     @contextlib.contextmanager

@@ -348,7 +348,7 @@ def test_vocabulary_of_another_model_warns(tmp_path, run_log):
     ("name", "content", "message"),
     [
         ("a.tar.gz", b"x", "an archive: unpack it"),
-        ("a", b"\x1f\x8b\x08", "is an archive: unpack it"),
+        ("a", b"\x1f\x8b\x08", "an archive: unpack it"),
         ("tf_model.h5", b"x", "weights of Keras or Flax.*from_tf=True"),
         ("flax_model.msgpack", b"x", "from_flax=True"),
         (
