@@ -71,10 +71,8 @@ class Predictor(ExplainsNames):
         entry, self._model = scripts.get(type(options)), model
         if entry is None:
             names = ", ".join(options_class.__name__ for options_class in scripts)
-            received = f"Received: {model!r:.100}"
-            if hasattr(model, "save"):  # an estimator or a Keras model
-                received = f"Received: {type(model).__name__}. Call its save(folder) first"
-            raise UserError(f"A Predictor takes a folder, or one of {names}. {received}")
+            received = repr(model)[:100]
+            raise UserError(f"expected a folder of a model, or {names}. Received: {received}")
         options.check_model()
         backend.require_runtime(loads_model=True)
         if options.engine == "tensorflow":
@@ -127,10 +125,8 @@ class Predictor(ExplainsNames):
         if not isinstance(self._predict, TaskPredictor):
             raise UserError("explain() needs a model that was fine-tuned with run_classifier.py")
         if not isinstance(item, str | tuple) and hasattr(item, "__iter__"):
-            advice = "[predictor.explain(text) for text in texts]"
-            raise UserError(
-                "explain takes one text, or a pair as a tuple", fix=f"For several: {advice}"
-            )
+            expected = "one text, or a pair as a tuple"
+            raise UserError(f"expected {expected}. Received: {type(item).__name__}")
         return self._predict.explain(item, label, steps)
 
     def columns(self, inputs: Any) -> dict[str, list[Any]]:

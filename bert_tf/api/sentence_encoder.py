@@ -10,10 +10,10 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from bert_tf.api.estimator import Estimator
 from bert_tf.api.predictor import Predictor
 from bert_tf.api.rows import Rows, text_items
-from bert_tf.base.errors import UserError, counted, warn
-from bert_tf.checkpoints.formats.sentence_transformers import check_encoder, declared_vectors
+from bert_tf.base.errors import UserError, telling_once, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import array_ops
+from bert_tf.finetuning.encoder import vector_spec
 from bert_tf.options.declare import DEVICES, MODEL, PATH, ROWS, DefaultInt, DefaultStr
 from bert_tf.options.shared import EngineOptions, ModelOptions
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
@@ -75,17 +75,11 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         num_truncated = extractor.num_truncated
         features = predictor(texts)
         if not features:
-            raise UserError("There are no texts")
+            return np.zeros((0, extractor.size), np.float32)
         prefixes = tuple(filter(None, (self.query_prefix, self.passage_prefix)))
         if prefixes and not any(str(text).startswith(prefixes) for text in texts):
-            text = "text" if self.passage_prefix else "query"
-            warn(
-                f"encode adds no prefix: write {' or '.join(map(repr, prefixes))} before "
-                f"each {text}"
-            )
-        if count := extractor.num_truncated - num_truncated:
-            cut = f"are longer than max_seq_length={extractor.options.max_seq_length}"
-            warn(counted(count, "text", f"{cut} and were truncated", of=len(texts)))
+            warn(f"encode adds no prefix: write {' or '.join(map(repr, prefixes))} before texts")
+        extractor.warn_of_truncation(len(texts), num_truncated)
         vectors = np.stack([item.values[0] for item in features])
         _, normalize = self._requested()
         return array_ops.normalize(vectors) if normalize else vectors
@@ -115,25 +109,23 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
 
         left, right = normalized(texts), normalized(others)
         if left.ndim != 2 or left.shape[1:] != right.shape[1:]:
-            received = f"Received: {list(left.shape)} and {list(right.shape)}"
-            raise UserError(f"Vectors must be arrays [M, D] and [N, D]. {received}")
+            received = f"{list(left.shape)} and {list(right.shape)}"
+            raise UserError(f"expected vectors [M, D] and [N, D]. Received: {received}")
         return left @ right.T
 
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
         rows.kinds.add("score" if is_pair else "match")
-        if is_pair != isinstance(label, Real) or len(rows.kinds - {"negatives"}) > 1:
-            expected = "a text and a text that matches it, or a pair of texts and its score"
-            raise UserError(
-                f"pass {expected}. Received: {text!r:.40}, {label!r:.40}", at=rows.place
-            )
-        if is_pair and len(text) != 2:
-            advice = "To train with negatives, pass them after the positive: fit([a], [[b, c]])"
-            raise UserError(f"a score needs 2 texts, not {len(text)}", at=rows.place, fix=advice)
+        if (
+            is_pair != isinstance(label, Real)
+            or len(rows.kinds - {"negatives"}) > 1
+            or (is_pair and len(text) != 2)
+        ):
+            raise _unexpected(text, label, rows)
         if is_pair:
             return dict(zip(("anchor", "positive", "score"), (*text, label), strict=True))
         if isinstance(label, list | tuple) and not label:
-            raise UserError("the positive is missing", at=rows.place)
+            raise _unexpected(text, label, rows)
         positive, *negatives = label if isinstance(label, list | tuple) else [label]
         rows.kinds |= {"negatives"} if negatives else set()
         return {"anchor": text, "positive": positive, "negatives": negatives}
@@ -156,25 +148,32 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
         pooling, normalize = self._requested()
         flags = {"batch_size": self.eval_batch_size, "layers": "-1"}
         flags |= {name: getattr(self, name) for name in EngineOptions.names(DEVICES)}
-        if is_trained:
-            declares, is_normalized = True, self._run["flags"].get("normalize")
-        else:
-            names = ModelOptions.names(ROWS | MODEL | PATH)
-            flags |= {name: getattr(self, name) for name in names}
-            folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint)))
-            check_encoder(folder)
-            declares = declared_vectors(folder)
-            is_normalized = declares and declares.normalize
-        follows = declares and isinstance(pooling, DefaultStr)
-        if follows and is_normalized and not (normalize or isinstance(normalize, DefaultInt)):
-            advice = "Omit normalize=False, or also pass pooling, to have others"
-            raise UserError("The folder of the model declares vectors of length 1", fix=advice)
-        flags["pooling"] = "auto" if follows else pooling
-        old = getattr(self, "_predictor", None)
-        if old is None or old[0] != flags:
-            if is_trained:
-                predictor = self._open_copy("extract_features", **flags)
-            else:
-                predictor = Predictor(ExtractionOptions(**flags))
-            self._predictor = flags, predictor
+        if not is_trained:
+            flags |= {name: getattr(self, name) for name in ModelOptions.names(ROWS | MODEL | PATH)}
+        key, old = (flags, pooling, normalize), getattr(self, "_predictor", None)
+        if old is None or old[0] != key:
+            with telling_once():
+                self._predictor = key, self._load(is_trained, flags, pooling, normalize)
         return self._predictor[1]
+
+    def _load(self, is_trained: bool, flags: Any, pooling: str, normalize: Any) -> Predictor:
+        follows = isinstance(pooling, DefaultStr)
+        if is_trained:
+            is_normalized = self._run["flags"].get("normalize")
+        else:
+            folder = RunFolder.of(os.path.expanduser(os.fspath(self.init_checkpoint)))
+            spec = vector_spec(folder, "auto" if follows else pooling, pooling)
+            follows, is_normalized = spec.is_declared, spec.normalize
+        if follows and is_normalized and not (normalize or isinstance(normalize, DefaultInt)):
+            problem = "The folder of the model declares vectors of length 1"
+            raise UserError(problem, fix="To have others, also pass pooling")
+        flags = {**flags, "pooling": "auto" if follows else pooling}
+        if is_trained:
+            return self._open_copy("extract_features", **flags)
+        return Predictor(ExtractionOptions(**flags))
+
+
+def _unexpected(text: Any, label: Any, rows: Rows) -> UserError:
+    expected = "a text and texts, the first of which matches it, or a pair of texts and its score"
+    received = f"{text!r:.40}, {label!r:.40}"
+    return UserError(f"expected {expected}. Received: {received}", at=rows.place)

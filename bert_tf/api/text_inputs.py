@@ -29,8 +29,8 @@ def items_of(container: Any, name: str = "inputs") -> Iterator[Any]:
     not_ordered = isinstance(container, str | bytes | Mapping | set | frozenset)
     is_sparse = hasattr(container, "toarray")  # a matrix of SciPy, not texts
     if not_ordered or is_sparse or not isinstance(container, Iterable):
-        received = f"Received: {type(container).__name__}"
-        raise UserError(f"Pass {name} as a list, such as [text], an array or a Series. {received}")
+        expected = f"{name} as a list, an array or a Series"
+        raise UserError(f"expected {expected}. Received: {type(container).__name__}")
     if len(getattr(container, "shape", ())) != 2:
         yield from container
         return
@@ -62,18 +62,15 @@ def encode(
     """
     items = texts if isinstance(texts, list) else [texts]
     if any(type(x).__name__ in ("SymbolicTensor", "KerasTensor") for x in items):
-        problem = "encode converts texts, not tensors in a tf.function, Dataset.map or Keras model"
-        use = "tf.data.Dataset.from_tensor_slices((encode(texts, folder), labels))"
-        raise UserError(problem, fix=f"Call it before, as in {use}")
+        advice = "Call it before tf.data, tf.function or the Keras model"
+        raise UserError("encode converts texts, not symbolic tensors", fix=advice)
     if not isinstance(folder, str | os.PathLike):
-        advice = "Pass the folder, which has the tokenizer, and pairs as list(zip(a, b))"
-        received = f"Received: {type(folder).__name__}. {advice}"
-        raise UserError(f"folder must be the path of a model. {received}")
+        raise UserError(f"expected the folder of a model. Received: {type(folder).__name__}")
     names = ModelOptions.names(~NOTHING)
     for name in flags.keys() - names:
         close = " or ".join(similar(name, names))
-        found = f"Did you mean {close}?" if close else "Flags are those such as do_lower_case"
-        raise UserError(f"encode has no argument {name!r}. {use_instead(name) or found}")
+        advice = use_instead(name) or (f"Did you mean {close}?" if close else None)
+        raise UserError(f"encode has no argument {name!r}", fix=advice)
     path, inputs = os.path.expanduser(os.fspath(folder)), list(items_of(texts, "texts"))
     require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
     lower_case = formats.find_source(path).do_lower_case

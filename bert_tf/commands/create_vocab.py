@@ -39,14 +39,14 @@ def run(options: VocabularyOptions) -> list[str]:
     file_names.require_writable(output)
     folder_names = set(files.list_dir(os.path.dirname(output) or "."))
     if os.path.basename(output) in folder_names and folder_names & {RUN, CONFIG}:
-        raise UserError(f"--output_file={output} belongs to a model: choose a different name")
+        raise UserError(f"--output_file={output} belongs to a model")
     paths = file_names.expand(options.input_file or "")
     file_names.require_distinct([output], paths)
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
-        raise UserError(f"No words in {', '.join(paths[:5])}: nothing to learn")
+        raise UserError(f"No words in {', '.join(paths[:5])}")
     num_words, num_distinct = counted(counts.total(), "word"), f"{len(counts):,}"
-    note(f"Learning from {num_words} ({num_distinct} distinct); this can take several minutes")
+    note(f"Learning from {num_words} ({num_distinct} distinct)")
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     missing = _find_missing_characters(counts, tokens)
@@ -59,9 +59,8 @@ def run(options: VocabularyOptions) -> list[str]:
     num_missing = sum(count for _, count in missing[room:])
     num_chars = sum(len(word) * count for word, count in counts.items())
     if num_missing > _MAX_MISSING * num_chars:
-        share = f"({num_missing / num_chars:.1%} of the text) have no token, so words become [UNK]"
-        count = counted(len(missing[room:]), "character", share)
-        warn(count, fix="Pass a larger --vocab_size")
+        share = f"({num_missing / num_chars:.1%} of the text) have no token at this --vocab_size"
+        warn(counted(len(missing[room:]), "character", share))
     return tokens
 
 
@@ -112,7 +111,7 @@ def learn(
     covered = sum(count for word, count in words if allowed_chars.issuperset(word))
     if covered < _MIN_COVERAGE * sum(dict(words).values()) or len(first_tokens) >= vocab_size:
         content = f"the characters of the text and {len(reserved)} reserved tokens"
-        raise UserError(f"--vocab_size={vocab_size} has no room for {content}: pass a larger value")
+        raise UserError(f"--vocab_size={vocab_size} has no room for {content}")
     if not words:
         return first_tokens
     # A small `slack_ratio` keeps the number of tokens close to `vocab_size`.
@@ -140,6 +139,7 @@ def _import_learner() -> Any:
     try:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:
-        advice = "install the version of tensorflow-text that matches TensorFlow"
-        raise UserError(f"TensorFlow Text cannot be used ({reason(error)}): {advice}") from error
+        advice = "Install the version of tensorflow-text that matches TensorFlow"
+        problem = f"TensorFlow Text cannot be used: {reason(error)}"
+        raise UserError(problem, fix=advice) from error
     return wordpiece_tokenizer_learner_lib

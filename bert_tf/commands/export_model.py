@@ -9,13 +9,13 @@ from bert_tf import checkpoints
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.model import fold_target_scale
 from bert_tf.checkpoints.run_folder import CONFIG, TARGET_SCALE, VOCAB, RunFolder
 from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature
 from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.encoder import warn_of_other_vectors
 from bert_tf.finetuning.export import export_task, new_version
 from bert_tf.finetuning.model_files import load_config_and_tokenizer
 from bert_tf.finetuning.run_checks import give_schema
@@ -46,17 +46,15 @@ def run(options: ExportOptions) -> str:
 def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, entry: Any) -> str:
     task_flag = {"task_name": options.task_name} if options.task_name else {}
     if entry and not entry.make_task:
-        problem = f"{folder} was trained by {script}"
-        raise UserError(f"--form=task needs a fine-tuned model, but {problem}")
+        raise UserError(f"--form=task needs a fine-tuned model, not one of {script}", at=folder)
     # Raises a UserError if the script is unknown.
     flags = {**task_flag, **_overrides(options)}
     task_options = run_metadata.options_for_model(folder, script, **flags)
-    if options.pooling != "none":
-        raise UserError("--pooling is for encoders: pass --form=encoder")
+    _require_defaults(options, "pooling", kind="fine-tuned models")
     task_options.check_model()
     trained, used = RunFolder(folder).flags.get("max_seq_length"), task_options.max_seq_length
     if trained not in (None, used):
-        warn(f"{folder} was trained with --max_seq_length={trained}, not {used}")
+        warn(f"trained with --max_seq_length={trained}, not {used}", at=folder)
     export_dir, make_task = options.export_dir or "", registry.load(entry.make_task)
     files_of_model = load_config_and_tokenizer(task_options, [find_source(folder)])
     task = give_schema(make_task(task_options, *files_of_model))
@@ -76,32 +74,32 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
     return export_task(task, model, task.options, export_dir, **settings)
 
 
+def _require_defaults(options: ExportOptions, *names: str, kind: str) -> None:
+    for name in names:
+        if getattr(options, name) != getattr(ExportOptions(), name):
+            raise UserError(f"--{name} does not apply to {kind}, see --form")
+
+
 def _check_ranks(model: Any, features: Sequence[Feature]) -> None:
     """Raises a UserError if inputs differ in rank, which only a SavedModel supports."""
     ranks = {f.name: len(f.shape) + 1 for f in features if f.name in model.input_names}
     for name, rank in ranks.items():
         if rank != model.input_rank:
-            raise UserError(
-                f"--format=saved_model is needed: the input {name} has {rank} dimensions, but "
-                f"{type(model).__name__}.input_rank is {model.input_rank}"
-            )
+            problem = f"the input {name} has {rank} dimensions, not input_rank={model.input_rank}"
+            raise UserError(f"{type(model).__name__}: {problem}", fix="Pass --format=saved_model")
 
 
 def _export_encoder(options: ExportOptions, folder: str) -> str:
     overrides = _overrides(options)
     encoder_options = run_metadata.options_for_model(folder, "extract_features", **overrides)
     encoder_options.check_model()
-    for name in _TASK_FLAGS:
-        if getattr(options, name) != getattr(ExportOptions(), name):
-            raise UserError(f"--{name} applies only to fine-tuned models, not to encoders: omit it")
+    _require_defaults(options, *_TASK_FLAGS, kind="encoders")
     config, tokenizer = load_config_and_tokenizer(encoder_options, [find_source(folder)])
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
     if options.format != "saved_model":
         pooling = None if options.pooling == "none" else options.pooling
-        declared = declared_vectors(RunFolder(folder))
-        if declared and declared.differs_from(options.pooling):
-            warn(f"{declared}, but the export has --pooling={options.pooling}")
+        warn_of_other_vectors(RunFolder(folder), options.pooling)
         settings = {"format": options.format, "precision": options.precision, "pooling": pooling}
         contents = run_metadata.model_files(encoder_options, precision=options.precision)
         return export_folder(model, encoder_options, export_dir, contents, **settings)
@@ -124,9 +122,8 @@ def _restore_encoder(options: ExportOptions, folder: str, config: BertConfig) ->
     # The next-sentence head is that of pre-training, not of a fine-tuned model.
     heads = [name for name in head_weights if not name.startswith("cls/seq_relationship/")]
     if heads and options.form == "auto":
-        problem = f"a fine-tuned model ({heads[0]}), but {folder} does not record its task"
-        advice = "pass --form=task with --script and --task_name, or --form=encoder"
-        raise UserError(f"{prefix} is {problem}: {advice}")
+        advice = "Pass --form=task with --script and --task_name, or --form=encoder"
+        raise UserError(f"a model of an unknown task, with {heads[0]}", at=prefix, fix=advice)
     return model
 
 
@@ -145,8 +142,5 @@ def _require_model_folder(folder: str) -> None:
     RunFolder(folder).require_one_run()
     for path in (RunFolder(folder).file(name) for name in (CONFIG, VOCAB)):
         if not files.exists(path):
-            raise UserError(
-                f"No such file: {path} ({files.describe_parent(path)}). --model_dir must "
-                "be the folder of a training run or a published model",
-                fix="To convert other formats, use convert_checkpoint.py",
-            )
+            problem = f"No such file: {path} ({files.describe_parent(path)})"
+            raise UserError(problem, fix="To convert other formats, use convert_checkpoint.py")

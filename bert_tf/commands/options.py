@@ -1,7 +1,6 @@
 """Options of `convert_checkpoint.py`, `export_model.py` and `create_vocab.py`."""
 
 import dataclasses
-import re
 
 from bert_tf.base.errors import UserError
 from bert_tf.options import registry
@@ -10,9 +9,6 @@ from bert_tf.options.declare import Options, check_required, check_values, optio
 _HEADS = [*dict.fromkeys(script.head for script in registry.SCRIPTS.values() if script.head)]
 # [PAD], [UNK], [CLS], [SEP], [MASK].
 _NUM_SPECIAL_TOKENS = 5
-# Names of files that neither a folder nor a checkpoint has.
-_OTHER_FILE = re.compile(r"(.*[^/])(?<!\.weights)\.(safetensors|h5|bin|pth?|zip|npz|msgpack)", re.I)
-_EXPORTED_FILE = re.compile(r".*\.(onnx|tflite|pb)", re.I)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,18 +72,8 @@ class ConversionOptions(Options):
         """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
-        if self.inspect and self.output:
-            raise UserError("--inspect writes no output: omit --output or --inspect")
         if not self.inspect and not self.output:
             raise UserError("Missing required flags: --output (or --inspect to write nothing)")
-        flag = f"--output={self.output}"
-        if _EXPORTED_FILE.fullmatch(flag):
-            raise UserError(f"{flag}: use export_model.py for this format")
-        if self.to not in ("keras", "weights_h5") and (file := _OTHER_FILE.fullmatch(flag)):
-            to = "hugging_face" if self.to == "auto" else self.to
-            raise UserError(
-                f"{flag} is the name of a file", fix=f"Pass a folder: {file[1]} --to={to}"
-            )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -168,12 +154,10 @@ class ExportOptions(Options):
             if getattr(self, name) != getattr(defaults, name):
                 raise UserError(f"--{name} does not apply to --format={self.format}")
         if self.form == "preprocessor" and not is_saved_model:
-            reason = "a model in another format takes token ids, not texts"
-            raise UserError(f"--form=preprocessor needs --format=saved_model: {reason}")
+            raise UserError("--form=preprocessor needs --format=saved_model")
         scripts = [name for name, script in registry.entries().items() if script.make_task]
         if self.script and self.script not in scripts:
-            known = ", ".join(scripts)
-            raise UserError(f"--script must be one of {known}. Received: {self.script}")
+            raise UserError(f"expected --script, one of {scripts}. Received: {self.script}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

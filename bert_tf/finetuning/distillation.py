@@ -249,14 +249,8 @@ def _require_same_rows(folder: str, task: Task) -> None:
     }
     for name, (theirs, ours) in settings.items():
         if theirs != ours:
-            raise UserError(
-                f"--teacher={folder} was trained with {name}={theirs}, but this run has "
-                f"{name}={ours}",
-                fix="Both must be the same",
-            )
+            raise UserError(f"--teacher={folder} was trained with {name}={theirs}, not {ours}")
     teacher_vocab, vocab = run.file(VOCAB), options.vocab_file or ""
     if files.read_text(teacher_vocab).rstrip() != files.read_text(vocab).rstrip():
-        raise UserError(
-            f"Teacher and student need the same vocabulary: {teacher_vocab} and {vocab} differ"
-        )
+        raise UserError(f"--teacher has another vocabulary: {teacher_vocab} is not {vocab}")
     run_metadata.warn_of_other_inputs(run, options, options.max_seq_length)

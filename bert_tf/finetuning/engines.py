@@ -119,10 +119,8 @@ def find_exported_model(
         exported_precision = folder.entry("precision") or precision
         exported = os.path.join(path, MODEL_FILES[engine])
         if exported_precision != precision:
-            raise UserError(
-                f"{exported} is {exported_precision}, not {precision}: pass "
-                f"precision={exported_precision}, or export it with --precision={precision}"
-            )
+            problem = f"exported in another precision: pass --precision={exported_precision}"
+            raise UserError(problem, at=exported)
         return exported
     cache = RunFolder(os.path.join(path, engine + cache_suffix))
     prefix = checkpoint or folder.model or folder.checkpoint(check=False)
@@ -130,10 +128,8 @@ def find_exported_model(
     model_file = cache.file(MODEL_FILES[engine])
     if {n: cache.entry(n) for n in entries} != entries or not files.exists(model_file):
         if not files.is_remote(path) and not os.access(path, os.W_OK):
-            problem = f"Cannot export the model to {model_file}: {path} is read-only"
-            advice = "Copy it to where you can write, or, for Predictor and extract_features.py, "
-            advice += f"run export_model.py --format={engine} and load its --export_dir"
-            raise UserError(problem, fix=advice)
+            advice = f"Run export_model.py --format={engine}, and pass its --export_dir"
+            raise UserError(f"Cannot export to {model_file}: {path} is read-only", fix=advice)
         from bert_tf.saved_models.exported_folder import export_folder  # imports TensorFlow
 
         note(f"Exporting the model to {model_file}")

@@ -94,6 +94,5 @@ def _warn_if_different(previous: str, folder: str) -> None:
     for name, (old, new) in compared.items():
         if old and new and old != new:
             name += f" ({old}, now {new})" if name != LABELS else ""
-            advice = "Servers load the newest version: to serve both, export to another folder"
-            warn(f"The previous version, {previous}, has a different {name}", fix=advice)
+            warn(f"the previous version has a different {name}", at=previous)
             return

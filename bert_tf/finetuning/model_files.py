@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, note, shortened, warn
+from bert_tf.base.errors import UserError, note, shortened, warn
 from bert_tf.checkpoints import formats
-from bert_tf.checkpoints.formats.configs import count_layers
+from bert_tf.checkpoints.formats.configs import count_layers, require_fitting_vocabulary
 from bert_tf.checkpoints.formats.source import tokenizer_settings
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
@@ -90,11 +90,11 @@ def _follow_tokenizer(source: formats.Source, flag: str, options: Any) -> Any:
     # checks the casing of Google's released models by their folder names.
     is_other = lower_case not in (None, getattr(options, "do_lower_case", lower_case))
     if is_other and (source.casing_is_recorded or source.kind != "original"):
-        raise UserError(
-            f"--do_lower_case={str(options.do_lower_case).lower()}, but --{flag}="
-            f"{getattr(options, flag)} was trained on {'lower-' if lower_case else ''}cased text: "
-            f"pass --do_lower_case={str(lower_case).lower()}"
-        )
+        passed, needed = f"{options.do_lower_case}".lower(), f"{lower_case}".lower()
+        text = f"{'lower-' if lower_case else ''}cased text"
+        problem = f"--{flag}={getattr(options, flag)} was trained on {text}"
+        advice = f"Pass --do_lower_case={needed}"
+        raise UserError(f"--do_lower_case={passed}, but {problem}", fix=advice)
     own, given = RunFolder.of(source.path).file(VOCAB), getattr(options, "vocab_file", None)
     has_more = source.vocab_file not in (None, own)  # such as added tokens
     if has_more and given and os.path.realpath(given) == os.path.realpath(own):
@@ -108,20 +108,16 @@ def _follow_settings(settings: Mapping[str, str], model: str, options: Any) -> A
     unset = {name: settings[name] for name, value in passed.items() if value in (None, "auto")}
     for name, value in settings.items():
         if name in unset:
-            note(f"Using --{name}={shortened(value.split(','))}, from the folder of {model}")
+            note(f"Using --{name}={shortened(value.split(','))}", at=model)
         elif passed[name] != value:
-            warn(
-                f"--{name}={passed[name]} was passed, but {model} needs --{name}={value}"
-                ": tokens will differ"
-            )
+            warn(f"the model needs --{name}={value}, not {passed[name]}", at=model)
     return dataclasses.replace(options, **unset) if unset else options
 
 
 def _require_layers(source: formats.Source, layers: Sequence[int]) -> None:
     """Raises a UserError, before the data are read, if a checkpoint lacks some of the layers."""
     if layers and max(layers) >= (count := count_layers(source.shapes())):
-        existing = counted(count, "layer", "are")
-        raise UserError(f"{source.path} has no layer {max(layers)}: its {existing} numbered from 0")
+        raise UserError(f"no layer {max(layers)}: they are 0 to {count - 1}", at=source.path)
 
 
 def _config_file(source: formats.Source, num_layers: int) -> str | None:
@@ -145,8 +141,7 @@ def is_exported(folder: str, engine: str) -> bool:
     """Returns whether a folder has an export for an engine; UserError if only for others."""
     engines = [name for name, file in MODEL_FILES.items() if RunFolder(folder).find(file)]
     if engines and engine not in engines:
-        advice = f"pass engine={engines[0]}"
-        raise UserError(f"{folder} was exported for the engine {engines[0]}: {advice}")
+        raise UserError(f"exported for another engine: pass --engine={engines[0]}", at=folder)
     return bool(engines)
 
 
@@ -155,13 +150,13 @@ def _use_export(options: Any, folder: RunFolder) -> Any:
     options = _follow_settings(tokenizer_settings(folder), folder.path, options)
     exported = folder.require_flags().get("do_lower_case", options.do_lower_case)
     if exported != options.do_lower_case:
-        setting = f"do_lower_case={str(exported).lower()}"
-        raise UserError(f"{folder} was exported with {setting}: pass {setting}")
+        setting = f"--do_lower_case={str(exported).lower()}"
+        raise UserError(f"exported for other texts: pass {setting}", at=str(folder))
     paths = {flag: folder.file(name) for name, flag in COPIES.items()}
     for flag, path in paths.items():
         other = getattr(options, flag) or path
         if files.read_text(other).rstrip() != files.read_text(path).rstrip():
-            raise UserError(f"{folder} was exported with {path}, not {flag}={other}: omit {flag}")
+            raise UserError(f"exported with {path}, not --{flag}={other}", at=str(folder))
     return dataclasses.replace(options, init_checkpoint=None, **paths)
 
 
@@ -173,28 +168,13 @@ def load_config_and_tokenizer(
     check_length(options.max_seq_length, config)
     layers = options.init_layer_numbers
     if layers and len(layers) != config.num_hidden_layers:
-        raise UserError(
-            f"--init_layers={','.join(map(str, layers))} selects {counted(len(layers), 'layer')}, "
-            f"but {options.bert_config_file} has num_hidden_layers={config.num_hidden_layers}"
-        )
+        problem = f"num_hidden_layers is {config.num_hidden_layers}, but --init_layers selects"
+        raise UserError(f"{problem} {len(layers)}", at=options.bert_config_file)
     tokenizer = options.tokenizer()
-    num_entries = max(tokenizer.vocab.values(), default=-1) + 1
-    if num_entries > config.vocab_size:
-        lines = enumerate(files.read_small_file_lines(options.vocab_file or ""), start=1)
-        blank = shortened([str(number) for number, line in lines if not line.strip()])
-        counting = f", counting blank lines ({blank})" if blank else ""
-        raise UserError(
-            f"The vocabulary {options.vocab_file} has {num_entries} entries{counting}"
-            f", but the model has only {config.vocab_size}. Pass the vocab.txt that "
-            "came with the model",
-            fix="New words replace its [unusedN]",
-        )
-    missing = [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]
-    if missing:
-        raise UserError(
-            f"The vocabulary {options.vocab_file} lacks {', '.join(missing)}: it is not a BERT "
-            "vocabulary, which has one token per line"
-        )
+    require_fitting_vocabulary(options.vocab_file or "", tokenizer.vocab, config.vocab_size)
+    if missing := [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]:
+        problem = f"lacks {', '.join(missing)}: it is not a BERT vocabulary"
+        raise UserError(problem, at=options.vocab_file)
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
         RunFolder(folder).check_files()
@@ -207,7 +187,5 @@ def load_config_and_tokenizer(
 def check_length(max_seq_length: int, config: BertConfig) -> None:
     """Raises a UserError if `max_seq_length` exceeds the model's `max_position_embeddings`."""
     if max_seq_length > config.max_position_embeddings:
-        raise UserError(
-            f"--max_seq_length={max_seq_length} exceeds the model's "
-            f"{config.max_position_embeddings} positions: pass at most this number"
-        )
+        limit = f"the model's {config.max_position_embeddings} positions"
+        raise UserError(f"--max_seq_length={max_seq_length} exceeds {limit}")

@@ -62,16 +62,12 @@ def export_folder(
         "tokenizer_config.json": _to_json(settings),
     }
     file_name, export_dir = MODEL_FILES[format], export_dir.rstrip("/")
-    if os.path.isfile(export_dir):
-        raise UserError(f"{export_dir} must be a folder, but is a file")
     with locks.exclusive(locks.lock_path(export_dir)):
         # Replacing the folder must not delete files that are not from an earlier export.
         unrelated = set(files.list_dir(export_dir)) - {file_name, LABELS, *texts}
-        if unrelated:
-            raise UserError(
-                f"{export_dir} contains other files, such as {min(unrelated)}: pass an empty "
-                "folder, or the folder of an earlier export"
-            )
+        if unrelated or os.path.isfile(export_dir):
+            problem = f"not the folder of an export: it has {min(unrelated, default='a file')}"
+            raise UserError(problem, at=export_dir, fix="Pass an empty folder")
         with files.temporary_folder_at(f"{export_dir}.tmp") as folder:
             path = os.path.join(folder, file_name)
             if format == "onnx":

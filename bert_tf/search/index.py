@@ -20,16 +20,15 @@ import numpy as np
 from bert_tf.base import files, locks
 from bert_tf.base.errors import UserError, counted, excerpt, note, reason, warn
 from bert_tf.base.progress import bar
-from bert_tf.checkpoints.run_folder import CONFIG, RunFolder
-from bert_tf.search.encoder import Encoder
+from bert_tf.search.encoder import SearchEncoder
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import Identified, read_texts
 
 _VERSION = 1
-_DAMAGED = "{} is damaged ({}). Remove it, and build it again"
 _TYPES = {"version": int, "model": dict, "texts": str, "num_texts": int, "num_encoded": int}
 _TYPES |= {"checksums": list, "input": dict}
 _MANIFEST, _VECTORS, _TEXTS, _OFFSETS = "index.json", "vectors.npy", "texts.jsonl", "offsets.npy"
+_OTHER = "Pass another --index_dir"
 # Number of texts in a chunk, with a checksum. An interrupted command continues after whole ones.
 _CHUNK = 4096
 # Numbers in a block of vectors.
@@ -55,17 +54,12 @@ class Index:
 
     def __init__(self, folder: str) -> None:
         self._folder, self._manifest = folder, _read_manifest(folder)
-        if not self._manifest and any(map(RunFolder(folder).find, (CONFIG, "config.json"))):
-            advice = "Pass it as --init_checkpoint, and the folder of an index as --index_dir"
-            raise UserError(f"--index_dir={folder} is the folder of a model", fix=advice)
         if not self._manifest:
             raise UserError(f"There is no index in {folder}", fix="Build it: pass --input_file")
         total = self._manifest["num_texts"]
         if (done := self._manifest["num_encoded"]) < total:
             problem = f"only {done:,} of {counted(total, 'text')} have vectors"
-            raise UserError(
-                f"{folder} is unfinished: {problem}", fix="Pass --input_file to continue"
-            )
+            raise UserError(problem, at=folder, fix="Pass --input_file to continue")
         try:
             self.vectors = np.load(os.path.join(folder, _VECTORS), mmap_mode="r")
             self._offsets = np.load(os.path.join(folder, _OFFSETS), mmap_mode="r")
@@ -80,16 +74,13 @@ class Index:
             if digest != self._manifest["texts"] or (self._texts[ends - 1] != ord("\n")).any():
                 raise ValueError("other texts")
         except Exception as error:  # NumPy raises many kinds for a damaged header
-            raise UserError(_DAMAGED.format(folder, reason(error))) from None
+            raise _damaged(folder, reason(error)) from None
         self._is_checked = False
         noted = dict(self._manifest["input"])
         checksum, now = noted.pop("checksum", None), _describe_input(str(noted.get("path", "")))
         # A file that was only copied or touched is the same.
         if now and now != noted and _checksum(now["path"]) != checksum:
-            warn(
-                f"{noted['path']} has changed since the index {folder} was built, which "
-                "has its earlier texts"
-            )
+            warn(f"has earlier texts than {noted['path']}, which has changed", at=folder)
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the first row and the vectors of each block; checks them the first time."""
@@ -104,8 +95,7 @@ class Index:
                 else:  # version 1.1 built the index
                     is_intact = np.allclose(np.einsum("nd,nd->n", chunk, chunk), 1, atol=1e-3)
                 if not is_intact:
-                    place = f"the vectors from row {start + row:,} on"
-                    raise UserError(_DAMAGED.format(self._folder, place))
+                    raise _damaged(self._folder, f"the vectors from row {start + row:,} on")
             yield start, block
         self._is_checked = True
 
@@ -140,12 +130,6 @@ class Index:
         return found
 
 
-def is_index(folder: str) -> bool:
-    """Returns whether the folder has the files of an index, and is not that of a model."""
-    names = {*files.list_dir(folder)} if files.is_dir(folder) else set()
-    return {_MANIFEST, _VECTORS} <= names and names.isdisjoint({CONFIG, "config.json"})
-
-
 def build(options: SearchOptions) -> None:
     """Builds the index of `input_file`, or continues where the same command was interrupted.
 
@@ -153,11 +137,11 @@ def build(options: SearchOptions) -> None:
         UserError: the folder has the index of other texts or another model; or texts or model are
             invalid.
     """
-    folder, flag = options.index_dir or "", f"--index_dir={options.index_dir}"
+    folder = options.index_dir or ""
     path, columns = options.input_file or "", {"text": options.text_column, "id": options.id_column}
     if files.is_remote(folder):
-        raise UserError(f"{flag} must be a local folder: its files are mapped into memory")
-    with locks.exclusive(locks.lock_path(folder), flag):
+        raise UserError("--index_dir must be a local folder", at=folder)
+    with locks.exclusive(locks.lock_path(folder), f"--index_dir={folder}"):
         old = _read_manifest(folder)
         files.make_dirs(folder)
         source = _describe_input(path)
@@ -165,14 +149,13 @@ def build(options: SearchOptions) -> None:
         with files.open_atomically(os.path.join(folder, _TEXTS)) as file:
             offsets, digest = _write_texts(read_texts(path, columns, **options.layout()), file)
             total = len(offsets) - 1
-            encoder = Encoder(options, total)
+            encoder = SearchEncoder(options, total)
             new = {"version": _VERSION, "num_texts": total, "texts": digest}
             new |= {"model": encoder.describe()}
             if old and old["num_encoded"] == old["num_texts"]:
                 _require_same(folder, old["model"], new["model"])
                 if old["texts"] != digest:
-                    advice = "Pass another --index_dir, or remove this one"
-                    raise UserError(f"{folder} is the index of other texts or ids", fix=advice)
+                    raise UserError("the index of other texts or ids", at=folder, fix=_OTHER)
         content = io.BytesIO()
         np.save(content, np.array(offsets, np.int64))
         files.write_bytes(os.path.join(folder, _OFFSETS), content.getvalue())
@@ -185,9 +168,7 @@ def build(options: SearchOptions) -> None:
         except KeyboardInterrupt:
             raise KeyboardInterrupt("To continue, run the same command again.") from None
     note(f"Index of {counted(total, 'text')}: {folder}")
-    if count := encoder.extractor.num_truncated:
-        cut = f"are longer than max_seq_length={encoder.extractor.options.max_seq_length}"
-        warn(counted(count, "text", f"{cut} and were truncated", of=total))
+    encoder.warn_of_truncation(total)
 
 
 def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.array, str]:
@@ -202,12 +183,13 @@ def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.ar
         digest.update(line)
         offsets.append(offsets[-1] + len(line))
     if len(distinct) == 1 and len(offsets) > 2:
-        problem = f"All {len(offsets) - 1:,} texts are the same: {excerpt(min(distinct))}"
-        raise UserError(problem, fix="Check --input_file and --text_column")
+        raise UserError(f"All {len(offsets) - 1:,} texts are the same: {excerpt(min(distinct))}")
     return offsets, digest.hexdigest()
 
 
-def _write_vectors(encoder: Encoder, manifest: dict[str, Any], done: int, folder: str) -> None:
+def _write_vectors(
+    encoder: SearchEncoder, manifest: dict[str, Any], done: int, folder: str
+) -> None:
     """Computes vectors in chunks, from text `done` on, and notes in `index.json` how many exist."""
 
     def note(num_encoded: int) -> None:
@@ -244,20 +226,11 @@ def _read_manifest(folder: str) -> dict[str, Any]:
     path = os.path.join(folder, _MANIFEST)
     if not files.exists(path):
         return {}
-    try:
-        manifest = files.read_json(path)
-    except UserError as error:
-        raise UserError(str(error), fix=f"The index is damaged: remove {folder}") from None
-    manifest = {"checksums": [], "input": {}, **manifest}
+    manifest = {"checksums": [], "input": {}, **files.read_json(path)}
     are_valid = all(isinstance(manifest.get(name), kind) for name, kind in _TYPES.items())
-    if are_valid and manifest["version"] > _VERSION:
-        raise UserError(
-            "a newer version of bert_tf built this index", at=path, fix="Update bert_tf"
-        )
-    if not (are_valid and 0 <= manifest["num_encoded"] <= manifest["num_texts"]):
-        raise UserError(
-            f"{path} is not the file of an index", fix="Remove it, or pass another folder"
-        )
+    are_valid = are_valid and 0 <= manifest["num_encoded"] <= manifest["num_texts"]
+    if not (are_valid and manifest["version"] <= _VERSION):
+        raise UserError("no index, or one of a newer version of bert_tf", at=path, fix=_OTHER)
     num_chunks = -(-manifest["num_encoded"] // _CHUNK)
     manifest["checksums"] = [*manifest["checksums"], *[0] * num_chunks][:num_chunks]  # 0: unknown
     return manifest
@@ -286,5 +259,8 @@ def _require_same(folder: str, old: Mapping[str, Any], new: Mapping[str, Any]) -
         if old.get(name) != new[name]
     ]
     if changed:
-        advice = "Pass the model and flags that built it, or build an index in another --index_dir"
-        raise UserError(f"{folder} has vectors of another model: {', '.join(changed)}", fix=advice)
+        raise UserError(f"vectors of another model: {', '.join(changed)}", at=folder, fix=_OTHER)
+
+
+def _damaged(folder: str, problem: str) -> UserError:
+    return UserError(f"damaged ({problem})", at=folder, fix="Remove it, and build it again")

@@ -11,11 +11,10 @@ import numpy as np
 
 from bert_tf.api.predictor import Predictor
 from bert_tf.base import file_names, files, signals
-from bert_tf.base.errors import UserError, excerpt, note, warn
-from bert_tf.checkpoints.formats import find_source
+from bert_tf.base.errors import Place, UserError, excerpt, note, warn
 from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.search.encoder import Encoder
-from bert_tf.search.index import Index, build, is_index
+from bert_tf.search.encoder import SearchEncoder
+from bert_tf.search.index import Index, build
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import read_queries
 from bert_tf.tables.read import is_object
@@ -42,23 +41,16 @@ Format = Callable[[str, str, Sequence[Result]], str]
 def run(options: SearchOptions) -> None:
     """Builds the index if there is an `input_file`; without one, or with queries, searches it."""
     options.check()
-    if os.path.isfile(options.index_dir or ""):
-        raise UserError(f"--index_dir={options.index_dir} is a file, not a folder")
-    if is_index(options.init_checkpoint or ""):
-        advice = "Pass the model that built it, and the index as --index_dir"
-        raise UserError(f"--init_checkpoint={options.init_checkpoint} is an index", fix=advice)
     output, is_stream = options.output_file or "", options.query_file is None
     if options.input_file == options.query_file == STDIN:
-        raise UserError("--input_file and --query_file are both the standard input: name a file")
+        raise UserError("--input_file and --query_file are both the standard input")
     if output:
         inputs = filter(None, [options.input_file, options.query_file])
         file_names.require_distinct([output], [*inputs])
         file_names.require_writable(output)
         index = os.path.realpath(options.index_dir or "")
         if os.path.realpath(output).startswith(os.path.join(index, "")):
-            raise UserError(
-                f"--output_file={output} is inside --index_dir", fix="Choose another folder"
-            )
+            raise UserError(f"--output_file={output} is inside --index_dir")
     # Read them first to find errors early, unless they are typed.
     queries = _typed_queries() if is_stream else read_queries(options.query_file or "")
     if options.input_file:
@@ -84,8 +76,8 @@ def _typed_queries() -> Iterator[Identified]:
         for number, line in enumerate(typed, start=1):
             if not warned and ("\t" in line.strip() or is_object(line)):
                 warned = True
-                problem = "tabs and JSON are searched as text. To read ids, pass --query_file=-"
-                warn(f"<stdin>:{number}: {problem}")
+                at, advice = Place("<stdin>", number), "To read ids, pass --query_file=-"
+                warn("tabs and JSON are searched as text", at=at, fix=advice)
             if line.strip():
                 yield "", str(number), line.strip()
     except EOFError:  # Ctrl-D
@@ -96,14 +88,14 @@ def _answers(
     options: SearchOptions, queries: Iterable[Identified], chunk_size: int, to_text: Format
 ) -> Iterator[str]:
     """Yields the results of each query as text, for several queries at a time."""
-    index, encoder = Index(options.index_dir or ""), Encoder(options)
+    index, encoder = Index(options.index_dir or ""), SearchEncoder(options)
     index.require_model(encoder.describe())
     rerank = _open_reranker(options) if options.rerank_model else None
     queries, warned = iter(queries), False
     while chunk := [*itertools.islice(queries, chunk_size)]:
         vectors = encoder([query for _, _, query in chunk], is_query=True)
-        if encoder.extractor.num_truncated and not warned:
-            warned, limit = True, encoder.extractor.options.max_seq_length
+        if encoder.num_truncated and not warned:
+            warned, limit = True, encoder.options.max_seq_length
             warn(f"A query is longer than max_seq_length={limit} and was truncated")
         found = index.search(vectors, options.rerank_top_k if rerank else options.top_k)
         for (_, key, query), (rows, scores) in zip(chunk, found, strict=True):
@@ -120,25 +112,23 @@ def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list
     # Published cross-encoders have no run.json.
     folder = RunFolder.of(options.rerank_model or "")
     script = folder.script or "run_ranking"
-    expected = "Pass the output_dir of run_ranking.py, or of a regression of text pairs"
+
+    def refused(why: str) -> UserError:
+        expected = "Pass the output_dir of run_ranking.py, or of a regression of text pairs"
+        return UserError(f"{flag} is no cross-encoder: {why}", fix=expected)
+
     if script not in ("run_ranking", "run_classifier"):
-        raise UserError(f"{flag} is no cross-encoder: {script} trained it", fix=expected)
+        raise refused(f"{script} trained it")
     if folder.flags.get("text_column") and not folder.flags.get("text_pair_column"):
-        raise UserError(f"{flag} is no cross-encoder: it was trained on single texts", fix=expected)
+        raise refused("it was trained on single texts")
     settings = {"engine": options.engine, "precision": options.precision}
-    try:
-        predictor = Predictor(options.rerank_model, script, **settings)
-    except UserError:
-        if folder.script or "output_weights" in find_source(folder.model or "").shapes():
-            raise
-        problem = "it has no output for scores. Train it with run_ranking.py"
-        raise UserError(f"{flag} is no cross-encoder: {problem}") from None
+    predictor = Predictor(options.rerank_model, script, **settings)
 
     def rerank(query: str, results: list[Result]) -> list[Result]:
         predictions = predictor([(query, result.text) for result in results])
         scores = [getattr(prediction, "score", prediction) for prediction in predictions]
         if not all(isinstance(score, float | np.floating) for score in scores):
-            raise UserError(f"{flag} is no cross-encoder: it predicts no number", fix=expected)
+            raise refused("it predicts no number")
         scored = zip(results, scores, strict=True)
         results = [result._replace(score=round(float(score), 6)) for result, score in scored]
         return sorted(results, key=lambda result: -result.score)
@@ -162,8 +152,7 @@ def _json_line(key: str, query: str, results: Sequence[Result]) -> str:
 
 def _trec_lines(key: str, query: str, results: Sequence[Result]) -> str:
     if found := [name for name in (key, *(x.id for x in results)) if len(name.split()) > 1]:
-        problem = f"the id {excerpt(found[0])} has a space, which separates columns there"
-        raise UserError(f"A file for trec_eval: {problem}", fix="Write a .jsonl file, or other ids")
+        raise UserError(f"An id for trec_eval has a space: {excerpt(found[0])}")
     rows = enumerate(results, start=1)
     return "".join(f"{key} Q0 {x.id} {rank} {x.score:.6f} bert_tf\n" for rank, x in rows)
 

@@ -206,17 +206,18 @@ class _Routes:
         batcher = self._choose(request, name)
         model = batcher.model
         request.scope["record"] = {"model": model.name, "inputs": len(inputs)}
-        if len(inputs) > (limit := self._options.max_inputs):
-            problem = f"The request has {len(inputs):,} inputs, more than --max_inputs={limit}"
-            raise TooLarge(f"{problem}: send fewer at once")
+        options = self._options
         lengths = [len(text) for x in inputs for text in ((x,) if isinstance(x, str) else x)]
-        length, limit = max(lengths, default=0), self._options.max_input_chars
-        if length > limit:
-            raise TooLarge(f"A text has {length:,} characters, more than --max_input_chars={limit}")
-        # A query counts once for each text that is ranked.
-        if sum(lengths) > (limit := 2 * self._options.max_body_bytes):
-            raise TooLarge(f"The inputs have {sum(lengths):,} characters, more than {limit:,}")
-        limit = self._options.max_explanations
+        longest = max(lengths, default=0)
+        for what, size, flag, limit in (
+            ("inputs", len(inputs), "--max_inputs", options.max_inputs),
+            ("characters in a text", longest, "--max_input_chars", options.max_input_chars),
+            # A query counts once for each text that is ranked.
+            ("characters", sum(lengths), "--max_body_bytes", 2 * options.max_body_bytes),
+        ):
+            if size > limit:
+                raise TooLarge(f"The request has {size:,} {what}, but {flag} allows {limit:,}")
+        limit = options.max_explanations
         if explains and len(batcher.explaining) >= limit:
             problem = f"--max_explanations={limit} is reached: retry later"
             raise HTTPException(429, problem, {"retry-after": "1"})
@@ -323,9 +324,8 @@ class _Routes:
         inputs = [x if isinstance(x, str) else x[0] if len(x) == 1 else tuple(x) for x in items]
         for x in inputs:
             if isinstance(x, tuple) and len(x) not in found.kind.counts:
-                problem = f"inputs: a list of {len(x)} strings is one input, but {found.name} takes"
-                advice = 'Send several texts as [["one"], ["two"]]'
-                raise HTTPException(422, f"{problem} {found.kind.expected}. {advice}")
+                problem = f"a list of {len(x)} strings is one input, not {found.kind.expected}"
+                raise HTTPException(422, f'inputs: {problem}. Send texts as [["one"], ["two"]]')
         predictions, _ = await self._compute(request, inputs, found.name, body.truncate)
         ranked = (sorted(scores_of(x).items(), key=lambda pair: -pair[1]) for x in predictions)
         replies = ([{"label": n, "score": score} for n, score in pairs] for pairs in ranked)

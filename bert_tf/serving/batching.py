@@ -185,8 +185,7 @@ class Batcher:
                     raise TooLarge(problem, at=Input(index))
                 size += self.model.reply_bytes(cost)
                 if size > self._max_reply_bytes:
-                    limit = f"--max_reply_bytes={self._max_reply_bytes}"
-                    raise TooLarge(f"The reply would exceed {limit}: send fewer inputs at once")
+                    raise TooLarge(f"The reply exceeds --max_reply_bytes={self._max_reply_bytes}")
                 job.num_tokens[index] = cost
                 items.append(_Item(job, index, self._max_tokens if job.explains else cost))
         except Exception as error:  # the thread must go on

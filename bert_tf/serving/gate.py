@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import hmac
 import json
+import re
+import socket
 import time
 import traceback
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,6 @@ from fastapi import HTTPException
 from fastapi.responses import JSONResponse
 
 from bert_tf.base.progress import log
-from bert_tf.serving.browsers import BrowserCheck
 from bert_tf.serving.metrics import Metrics
 from bert_tf.serving.options import ServingOptions
 
@@ -35,6 +37,7 @@ _MAX_BODIES = 16
 _VALUES_PER_INPUT = 8
 _MIN_VALUES = 16_384  # allowed in any case, such as the words of a few sentences
 _SHORT_BODY = 4096  # parsed at once
+_BROWSER_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode")
 _RETRY, _CLOSE = {"retry-after": "1"}, {"connection": "close"}
 
 
@@ -128,8 +131,7 @@ class Gate:
                 self._num_requests += 1
                 encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
                 if encoding.lower() != "identity":
-                    problem = f"Content-Encoding {encoding[:20]!r} is not supported"
-                    raise HTTPException(415, f"{problem}: send the body uncompressed")
+                    raise HTTPException(415, f"Unsupported Content-Encoding: {encoding[:20]!r}")
                 others = [x for x in scope["headers"] if x[0] != b"content-type"]
                 scope["headers"] = [*others, (b"content-type", b"application/json")]
                 scope["turn"] = self._wait_for_turn
@@ -161,7 +163,7 @@ class Gate:
             if not message.get("more_body"):
                 break
         if is_refused or num_bytes > limit:
-            problem = f"The body has more than --max_body_bytes={limit} bytes: send less"
+            problem = f"The body has more than --max_body_bytes={limit} bytes"
             raise HTTPException(413, problem, _CLOSE)
 
     async def _wait_for_turn(self) -> None:
@@ -178,7 +180,7 @@ class Gate:
         num_values = sum(np.count_nonzero((chars == x) & ~is_text) for x in b",[{")
         if num_values > max(_VALUES_PER_INPUT * (limit := self._options.max_inputs), _MIN_VALUES):
             problem = f"The body has {num_values:,} values, too many for --max_inputs={limit}"
-            raise HTTPException(413, f"{problem}: send fewer inputs at once")
+            raise HTTPException(413, problem)
 
     async def _run(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
         """Runs the application until it has replied, or the client has left."""
@@ -214,3 +216,43 @@ class Gate:
         times = {"time": now, "ms": round(seconds * 1000, 1)}
         if route != "/health":  # asked too often for the log
             log.info(json.dumps({**times, **request, **scope["record"], "client": client}))
+
+
+class BrowserCheck:
+    """Refuses what browsers send for pages of other sites.
+
+    Such a page cannot read replies, for lack of CORS headers, but its simple requests arrive. It
+    can read them if its own name leads to this machine (DNS rebinding), which only `Host` tells.
+    """
+
+    def __init__(self, options: ServingOptions, address: str) -> None:
+        self._allowed = (options.allowed_hosts or "").lower().split(",")
+        self._own = [socket.gethostname().lower(), options.host.lower(), "localhost", "*.localhost"]
+        self._checks_host = bool(options.allowed_hosts) or address.startswith(("127.", "::1"))
+
+    def __call__(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> None:
+        """Raises an HTTPException, status 403, if a request names or comes from another host.
+
+        Its name counts only at a loopback address, or with `--allowed_hosts`.
+        """
+        host, origin, site, mode = (
+            headers.get(x, b"").decode("latin-1").lower() for x in _BROWSER_HEADERS
+        )
+        sender, name = _without_port(origin.partition("//")[2]), _without_port(host)
+        is_address = name.startswith("[") or not name.strip("0123456789.")
+        is_known = is_address or any(fnmatchcase(name, x) for x in self._own + self._allowed)
+        if self._checks_host and not is_known and path != "/health":
+            advice = "call it by an IP address or as localhost, or pass --allowed_hosts="
+            raise HTTPException(403, f"The server has no host {name[:100]}: {advice}{name[:100]}")
+        # What browsers say themselves also holds behind a proxy that changes `Host`.
+        is_link = method == "GET" and mode == "navigate"
+        is_allowed = sender and any(fnmatchcase(sender, x) for x in self._allowed)
+        if is_link or is_allowed or site in ("same-origin", "none"):
+            return
+        if site == "cross-site" or origin not in ("", f"http://{host}", f"https://{host}"):
+            problem = f"Pages of {origin[:100] or 'other sites'} may not call this server"
+            raise HTTPException(403, f"{problem}, unless --allowed_hosts has their host")
+
+
+def _without_port(host: str) -> str:
+    return re.sub(r"\.?(:\d*)?$", "", host)

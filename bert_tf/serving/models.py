@@ -11,12 +11,13 @@ import numpy as np
 from bert_tf.api.predictor import Predictor
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note, silent, warn
-from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import CONFIG, RUN, RunFolder
 from bert_tf.finetuning import run_metadata
+from bert_tf.finetuning.encoder import vector_spec
 from bert_tf.options import registry
 from bert_tf.serving.options import ServingOptions
 
+_CONVERT = "Pass an output_dir, or convert the model: convert_checkpoint.py --to=original"
 # The dtype policy, which models are built with, is one for the whole process.
 _LOADING = threading.Lock()
 _TYPES = {str: "DT_STRING", int: "DT_INT32", float: "DT_FLOAT"}
@@ -71,44 +72,42 @@ class Model:
         names = ("engine", "precision", "jit_compile", "max_seq_length")
         passed = ((n, getattr(options, n)) for n in names)
         flags = {n: value for n, value in passed if value != getattr(defaults, n)}
-        if not files.exists(folder):
-            place = files.describe_parent(folder)
-            raise UserError(f"There is no folder {folder} ({place})", fix="Pass an output_dir")
         self.run = run = RunFolder.of(folder)
         run.require_one_run()
         if not (run.script or run.find(CONFIG) or folder.endswith(".keras")):
-            problem = f"{folder} is not the folder of a model: it has no {RUN} and no {CONFIG}"
-            advice = "Pass an output_dir, or convert the model: convert_checkpoint.py --to=original"
-            raise UserError(f"{problem} ({files.describe_parent(run.file(RUN))})", fix=advice)
+            problem = f"not the folder of a model: it has no {RUN} and no {CONFIG}"
+            found = files.describe_parent(run.file(RUN))
+            raise UserError(f"{problem} ({found})", at=folder, fix=_CONVERT)
         # Pre-trained models are for any script.
         script = options.script if run.script in (None, "run_pretraining") else None
         script = script or (None if run.script else "extract_features")
+        spec = None
         if script == "extract_features":
-            flags |= _pooling_flags(run, options.pooling)
+            spec = vector_spec(run, options.pooling, default="mean")
+            if options.pooling == "auto" and not spec.is_declared:
+                note("Serving the mean of the last layer: no pooling is declared", at=folder)
+            pooling = "auto" if spec.is_declared else spec.pooling
+            flags |= {"pooling": pooling, "layers": "-1"}
         self._options = run_metadata.options_for_model(folder, script, **flags)
         # A task that extends that of a script is served as that script's.
         classes = {name: registry.SCRIPTS[name].options_class for name in KINDS}
         extended = [name for name, x in classes.items() if isinstance(self._options, x)]
         if not extended:
             script = registry.script_of(type(self._options))
-            raise UserError(f"{folder}: models of {script} cannot be served")
+            raise UserError(f"models of {script} cannot be served", at=folder)
         self._script = extended[0]
         is_classifier = self._script == "run_classifier" and options.engine == "tensorflow"
         self.explains = is_classifier and hasattr(Predictor, "explain")
         self.kind, self.max_length = KINDS[self._script], self._options.max_seq_length
         self.prompts: dict[str, str] = {}
-        if self.kind is _ENCODER and (declared := declared_vectors(run)):
-            self.prompts = {kind: text for kind, text in declared.prompts.items() if text}
+        if self.kind is _ENCODER:
+            prompts = (spec or vector_spec(run)).prompts
+            self.prompts = {kind: text for kind, text in prompts.items() if text}
         if self.prompts:
-            prefixes = " or ".join(map(repr, dict.fromkeys(self.prompts.values())))
-            text = "query" if {*self.prompts} == {"query"} else "text"
-            note(f"{name} adds no prefix: write {prefixes} before each {text}")
+            note(f"No prompt is added to the texts: {self.prompts}", at=name)
         used: Any = self._options
         if self._script == "run_embeddings" and options.pooling not in ("auto", used.pooling):
-            warn(
-                f"{name}: --pooling={options.pooling} has no effect, because the encoder "
-                f"was trained with {used.pooling}"
-            )
+            warn(f"--pooling={options.pooling} has no effect on {name}: it has {used.pooling}")
 
     def load(self) -> Predictor:
         """Loads the model, and computes an input, so that the first request takes no longer."""
@@ -152,17 +151,8 @@ class Model:
         if route not in self.kind.routes:
             right = [f"/v1/models/{self.name}:predict", *self.kind.routes]
             kind = f"{self.name} is a model for {self.kind.task}"
-            raise UserError(
-                f"{route} needs another model: {kind}", fix=f"Call POST {' or '.join(right)}"
-            )
-
-
-def _pooling_flags(folder: RunFolder, pooling: str) -> dict[str, str]:
-    if pooling == "auto" and declared_vectors(folder):
-        return {"pooling": "auto"}
-    if pooling == "auto":
-        note(f"{folder} declares no pooling: serving the mean of its last layer (see --pooling)")
-    return {"pooling": "mean" if pooling == "auto" else pooling, "layers": "-1"}
+            advice = f"Call POST {' or '.join(right)}"
+            raise UserError(f"{route} needs another model: {kind}", fix=advice)
 
 
 def _type(value: Any) -> type:

@@ -119,10 +119,6 @@ def describe(errors: Sequence[Any]) -> str:
     error = max(errors, key=lambda x: (len(x["loc"]), x["type"] not in _EXPECTED))
     if error["type"] == "json_invalid":
         return f"The body is not JSON: {error['ctx']['error']}, at character {error['loc'][-1]}"
-    if error["type"] == "missing" and error["loc"] == ("body",):
-        return "The body is empty: send a JSON object"
-    if error["loc"] == ("body",) and isinstance(error["input"], str):
-        return "The body is a JSON string: send the object itself, as with json=payload"
     messages = {
         "missing": "is missing",
         "too_short": "pass at least one text",
@@ -145,8 +141,7 @@ def _place(error: Any) -> str:
 def _refuse_token_ids(value: Any) -> Any:
     item = value[0] if isinstance(value, list) and value else None
     if type(item[0] if isinstance(item, list) and item else item) is int:
-        problem = "send texts, not token ids, which are those of another tokenizer"
-        raise ValueError(f"{problem} (LangChain: check_embedding_ctx_length=False)")
+        raise ValueError("send texts, not token ids (LangChain: check_embedding_ctx_length=False)")
     return value
 
 

@@ -313,7 +313,7 @@ def test_predictor_requires_options():
     ("script", "inputs", "message"),
     [
         ("mrpc", 5, "Input 0: expected a string, or a tuple of two strings. Received: 5"),
-        ("mrpc", {"a", "b"}, "Pass inputs as a list, .* Received: set"),
+        ("mrpc", {"a", "b"}, "expected inputs as a list, .* Received: set"),
         ("mrpc", np.array(["a", 3], object), "Input 1: expected a string, .* Received: 3"),
         ("mrpc", ["a", ("a", "b", "c")], "Input 1: expected a string, or a tuple of two strings"),
         ("squad", "a", "Input 0: expected a tuple: question, text"),

@@ -71,7 +71,7 @@ def test_folders_of_sentence_transformers_declare_their_vectors(tiny, tmp_path, 
     other = clone(SentenceEncoder(tmp_path / "model", pooling="mean", max_seq_length=6))
     flags["pooling"] = "mean"
     vectors = other.encode(TEXTS)
-    assert "declares pooling=cls, normalized, but --pooling=mean was passed" in run_log.text
+    assert "declares pooling=cls, normalized, not --pooling=mean" in run_log.text
     np.testing.assert_array_equal(vectors, extracted(tmp_path / "model", tmp_path, **flags))
 
 
@@ -84,22 +84,20 @@ def test_flags_of_load_count(tiny, tmp_path, run_log):
     for flags in ({}, {"normalize": True}):
         other = SentenceEncoder.load(tmp_path / "model", **flags)
         np.testing.assert_array_equal(other.encode(TEXTS), vectors)
-        assert "was passed" not in run_log.text
+        assert "declares pooling=mean, normalized, not" not in run_log.text
     for flags in ({"pooling": "cls"}, {"pooling": "mean"}, {"pooling": "max", "normalize": True}):
         loaded = SentenceEncoder.load(tmp_path / "model", **flags)
         expected = SentenceEncoder(tmp_path / "model", max_seq_length=16, **flags).encode(TEXTS)
         np.testing.assert_array_equal(loaded.encode(TEXTS), expected)
         assert abs(expected - vectors).max() > 0.01
-        assert (
-            f"declares pooling=mean, normalized, but --pooling={flags['pooling']}" in run_log.text
-        )
+        assert f"pooling=mean, normalized, not --pooling={flags['pooling']}" in run_log.text
     for create in (SentenceEncoder.load, lambda *args, **flags: SentenceEncoder(*args, **flags)):
-        with pytest.raises(UserError, match=r"declares vectors of length 1\. Omit normalize=False"):
+        with pytest.raises(UserError, match="declares vectors of length 1"):
             create(tmp_path / "model", normalize=False).encode(TEXTS)
     loaded.fit(ANCHORS, POSITIVES, pooling="cls", normalize=False, num_train_epochs=1.0)
     run_log.clear()
     assert loaded.encode(TEXTS).shape == vectors.shape
-    assert "was passed" not in run_log.text
+    assert "declares pooling=mean, normalized, not" not in run_log.text
 
 
 def test_training_is_that_of_the_script(tiny, tmp_path, trained):
@@ -174,23 +172,15 @@ def test_scores_and_negatives(tiny):
 @pytest.mark.parametrize(
     ("anchors", "positives", "message"),
     [
-        (
-            ["a"],
-            [1],
-            "text 0: pass a text and a text that matches it, or .* Received: 'a', 1",
-        ),
+        (["a"], [1], "text 0: expected a text and texts.* Received: 'a', 1"),
         ([("a", "b")], ["c"], r"text 0: .* Received: \('a', 'b'\), 'c'"),
-        (
-            [("a", "b"), ("a", "b", "c")],
-            [0.5, 1],
-            r"text 1: a score needs 2 texts, not 3. To train with neg.* fit\(\[a\], \[\[b, c",
-        ),
-        ([("a",)], [0.5], "text 0: a score needs 2 texts, not 1"),
-        (["a", ("b", "c")], ["b", 0.5], "text 1: pass a text and"),
+        ([("a", "b"), ("a", "b", "c")], [0.5, 1], "text 1: expected a text and texts"),
+        ([("a",)], [0.5], "text 0: expected a text and texts"),
+        (["a", ("b", "c")], ["b", 0.5], "text 1: expected a text and texts"),
         (["a", "b"], ["c"], "differ in number: one has only 1"),
-        (["a", "b"], [[], "c"], "text 0: the positive is missing"),
+        (["a", "b"], [[], "c"], "text 0: expected a text and texts"),
         (["a"], [""], "text 0: the positive is empty. Remove the row"),
-        ("a", ["c"], r"Pass texts as a list, such as \[text\]"),
+        ("a", ["c"], "expected texts as a list"),
     ],
 )
 def test_invalid_training_data(tiny, anchors, positives, message):
@@ -216,7 +206,7 @@ def test_warnings_about_texts(tiny, run_log):
     encoder = SentenceEncoder(tiny.folder, max_seq_length=8, query_prefix="slow: ")
     encoder.encode(["good " * 20, "good"])
     assert "1 of 2 texts is longer than max_seq_length=8 and was truncated" in run_log.text
-    assert "encode adds no prefix: write 'slow: ' before each query" in run_log.text
+    assert "encode adds no prefix: write 'slow: ' before texts" in run_log.text
     run_log.clear()
     encoder.encode(["slow: good"])
     assert not run_log.text
@@ -225,15 +215,14 @@ def test_warnings_about_texts(tiny, run_log):
 def test_rankers_are_no_encoders(tiny, tmp_path):
     shutil.copytree(tiny.folder, tmp_path / "model")
     (tmp_path / "model" / "run.json").write_text('{"script": "run_ranking"}')
-    with pytest.raises(UserError, match="has no vectors of texts: run_ranking trained it"):
+    with pytest.raises(UserError, match="no vectors of texts: run_ranking trained it"):
         SentenceEncoder(tmp_path / "model").encode(TEXTS)
 
 
 def test_invalid_texts(tiny):
     encoder = SentenceEncoder(str(tiny.folder), max_seq_length=16)
-    with pytest.raises(UserError, match="There are no texts"):
-        encoder.encode([])
-    with pytest.raises(UserError, match="Pass texts as a list"):
+    assert encoder.encode([]).shape == (0, 16)
+    with pytest.raises(UserError, match="expected texts as a list"):
         encoder.encode("a text")
     with pytest.raises(UserError, match="Pass the folder of a model as init_checkpoint"):
         SentenceEncoder().encode(["a text"])

@@ -92,9 +92,7 @@ def test_encode_refuses_tensors():
     for texts in (tf.constant(TEXTS), [tf.constant("a")], tf.data.Dataset.from_tensors("a")):
         with pytest.raises(UserError, match=r"Input 0: .*Pass text\.numpy\(\)\.decode\(\)"):
             encode(texts, SMALL_BERT)
-    message = (
-        r"not tensors in a tf\.function, Dataset\.map or .*from_tensor_slices\(\(encode\(texts"
-    )
+    message = "encode converts texts, not symbolic tensors"
     dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
     for call in (
         lambda: dataset.map(lambda text: encode([text], SMALL_BERT)),
@@ -115,9 +113,9 @@ def test_encode_refuses_tensors():
             "always padded and truncated to max_seq_length",
         ),
         ([SMALL_BERT], {"return_tensors": "tf"}, "Inputs are NumPy arrays"),
-        ([SMALL_BERT], {"zzz": 1}, "encode has no argument 'zzz'. Flags are .* do_lower_case"),
-        ([TEXTS, SMALL_BERT], {}, r"Received: list. .*list\(zip\(a, b\)\)"),
-        ([FullTokenizer(str(SMALL_BERT / "vocab.txt"))], {}, "Received: FullTokenizer. Pass the f"),
+        ([SMALL_BERT], {"zzz": 1}, "encode has no argument 'zzz'"),
+        ([TEXTS, SMALL_BERT], {}, "Received: list"),
+        ([FullTokenizer(str(SMALL_BERT / "vocab.txt"))], {}, "Received: FullTokenizer"),
     ],
 )
 def test_arguments_of_other_libraries(arguments, flags, message):

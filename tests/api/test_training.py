@@ -315,7 +315,7 @@ def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
     (tmp_path / "model.joblib").write_text("")
     with pytest.raises(UserError, match=r"No such folder: .*\(it is a file, not a folder\)"):
         TextClassifier.load(tmp_path / "model.joblib")
-    with pytest.raises(UserError, match=r"Received: TextClassifier\. Call its save"):
+    with pytest.raises(UserError, match="Received: "):
         Predictor(trained)
     with pytest.raises(UserError, match=r"no run\.json\. .*published.*TextClassifier\.from_check"):
         TextClassifier.load(CHECKPOINT)
@@ -511,8 +511,8 @@ def test_unicode():
 @pytest.mark.parametrize(
     ("texts", "labels", "flags", "message"),
     [
-        ("good", [1], {}, r"Pass texts as a list, such as \[text\], .* Received: str"),
-        ({"good", "bad"}, [0, 1], {}, "Pass texts as a list.* Received: set"),
+        ("good", [1], {}, "expected texts as a list.* Received: str"),
+        ({"good", "bad"}, [0, 1], {}, "expected texts as a list.* Received: set"),
         (TEXTS, None, {}, "Pass labels as a list.* Received: NoneType"),
         (TEXTS, LABELS[1:], {}, "Texts and labels differ in number: one has only 23"),
         ([], [], {}, "There are no texts"),
@@ -563,7 +563,7 @@ def test_unicode():
             {},
             "text 0: column 0: label 'a' is not a number.*: to predict classes, train a model for",
         ),
-        (scipy.sparse.eye(2), [0, 1], {}, r"Pass texts as a list, such as \[text\], .* Received: "),
+        (scipy.sparse.eye(2), [0, 1], {}, "expected texts as a list.* Received: "),
         (["a", "b"], [0, "0"], {}, "The labels 0 and '0' have the same name"),
         (
             ["a", "b"],

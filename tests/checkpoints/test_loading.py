@@ -79,7 +79,7 @@ def test_errors_name_the_file(tmp_path):
         BertModel.from_checkpoint(tmp_path / "nowhere")
     for path in SMALL_BERT.glob("bert_model.ckpt*"):
         (tmp_path / path.name).symlink_to(path)
-    with pytest.raises(UserError, match=r"No configuration next to .*bert_model\.ckpt"):
+    with pytest.raises(UserError, match=r"No bert_config.json next to .*bert_model\.ckpt"):
         BertModel.from_checkpoint(tmp_path)
 
 
@@ -95,14 +95,14 @@ def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
     heads = config.num_attention_heads
     config.num_attention_heads *= 2
     checkpoint.restore(BertModel(config), tmp_path)
-    assert f"BertModel: num_attention_heads is {2 * heads}, but the configuration" in caplog.text
+    assert f"BertModel: num_attention_heads is {2 * heads}, but " in caplog.text
     (tmp_path / "run.json").write_text('{"script": "run_ner", "flags": {}}')
     caplog.clear()
     BertModel.from_checkpoint(tmp_path)
     BertTokenClassifier.from_checkpoint(tmp_path, num_labels=3)
     assert not warnings()
     BertClassifier.from_checkpoint(tmp_path, num_labels=3)
-    assert "has the head of a BertTokenClassifier, not of a BertClassifier" in caplog.text
+    assert "the head of a BertTokenClassifier, not of a BertClassifier" in caplog.text
 
 
 def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):

@@ -386,7 +386,7 @@ def test_token_classification_student(tiny, tiny_of_two_layers, tmp_path):
         ({"do_lower_case": False}, "trained with do_lower_case=True, .* has do_lower_case=False"),
         (
             {"vocab_file": "{tmp}/vocab.txt"},
-            "Teacher and student need the same vocabulary: .* differ",
+            "--teacher has another vocabulary",
         ),
     ],
 )
@@ -542,12 +542,12 @@ def test_init_layers_with_teacher(tiny, tiny_of_two_layers, teacher, tmp_path):
         ({"init_layers": "1,1"}, "--init_layers must be distinct layer numbers .* Received: 1,1"),
         ({"init_layers": "0,-1"}, "--init_layers must be distinct layer numbers .* Received: 0,-1"),
         ({"init_layers": ""}, "--init_layers must be distinct layer numbers"),
-        ({"init_layers": "0,3"}, "has no layer 3: its 3 layers are numbered from 0"),
+        ({"init_layers": "0,3"}, "no layer 3: they are 0 to 2"),
         ({"init_checkpoint": None}, "--init_layers needs --init_checkpoint"),
         ({"do_train": False, "do_eval": True}, "--init_layers needs --do_train=true"),
         (
             {"bert_config_file": "{tiny}/bert_config.json"},
-            "--init_layers=2,0 selects 2 layers, but .* has num_hidden_layers=1",
+            "num_hidden_layers is 1, but --init_layers selects 2",
         ),
     ],
 )

@@ -135,18 +135,17 @@ def test_version_of_another_model_warns(tmp_path, run_log):
             pass
         messages = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
         run_log.clear()
-        start = f"The previous version, {tmp_path}/"
-        return [message.removeprefix(start).split(". Servers")[0] for message in messages]
+        return [message.removeprefix(f"{tmp_path}/") for message in messages]
 
     assert export_version() == export_version() == []
     assert export_version(script="run_ner") == [
-        "2, has a different script (run_classifier, now run_ner)"
+        "2: the previous version has a different script (run_classifier, now run_ner)"
     ]
     assert export_version(task_name="cola") == [
-        "3, has a different script (run_ner, now run_classifier)"
+        "3: the previous version has a different script (run_ner, now run_classifier)"
     ]
-    assert export_version() == ["4, has a different task (cola, now tsv)"]
-    assert export_version("ham\nspam\n") == ["5, has a different labels.txt"]
+    assert export_version() == ["4: the previous version has a different task (cola, now tsv)"]
+    assert export_version("ham\nspam\n") == ["5: the previous version has a different labels.txt"]
 
 
 @pytest.mark.slow
@@ -346,11 +345,11 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         ),
         (
             {"model_dir": "{tiny}", "export_dir": "x", "text_input": False, "max_seq_length": 9},
-            "--text_input applies only to fine-tuned",
+            "--text_input does not apply to encoders",
         ),
         (
             {"model_dir": "{tmp}/run", "export_dir": "x", "form": "encoder", "script": "run_squad"},
-            "--script applies only to fine-tuned",
+            "--script does not apply to encoders",
         ),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),

@@ -155,7 +155,7 @@ def test_keras_file_of_a_class_that_was_not_imported(relations, tmp_path):
 def test_head_without_format_cannot_be_converted(bi_encoder, tmp_path):
     folder, model = bi_encoder
     model.save(tmp_path / "model.keras")
-    message = "BiEncoder cannot be converted: it has no attribute head_format"
+    message = "BiEncoder has no attribute head_format"
     flags = {"to": "hugging_face", "bert_config_file": str(folder / "bert_config.json")}
     for path in (folder, tmp_path / "model.keras"):
         with pytest.raises(UserError, match=message):

@@ -460,8 +460,8 @@ def test_changed_config_warns(tiny, tmp_path, run_log):
     for change, expected in (
         ({}, None),
         ({"hidden_dropout_prob": 0.3}, None),
-        ({"num_attention_heads": 4}, "num_attention_heads is 4, but the configuration of"),
-        ({"hidden_act": "relu"}, "hidden_act is relu, but the configuration of"),
+        ({"num_attention_heads": 4}, "num_attention_heads is 4, but "),
+        ({"hidden_act": "relu"}, "hidden_act is relu, but "),
     ):
         run_log.clear()
         config_file.write_text(json.dumps({**tiny.config.to_dict(), **change}))

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from bert_tf import Predictor, TextClassifier, TextRegressor, checkpoint
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import Place, UserError
 from bert_tf.options import RankingOptions, SearchOptions, registry
 from bert_tf.search import index as index_module
-from bert_tf.search.encoder import Encoder
+from bert_tf.search.encoder import SearchEncoder
 from bert_tf.search.index import Index
 from bert_tf.search.run import run
 from bert_tf.search.texts import read_queries
@@ -104,7 +104,7 @@ def test_interrupted_build_continues(folder, monkeypatch, run_log):
     expected = contents(folder)
     for num_done in (2, 4):
         shutil.rmtree(folder / "index")
-        encode = index_module.Encoder.__call__
+        encode = index_module.SearchEncoder.__call__
 
         def fail(self, texts, num_done=num_done, encode=encode, **part):
             path = folder / "index" / "index.json"
@@ -112,13 +112,13 @@ def test_interrupted_build_continues(folder, monkeypatch, run_log):
                 raise KeyboardInterrupt
             return encode(self, texts)
 
-        monkeypatch.setattr(index_module.Encoder, "__call__", fail)
+        monkeypatch.setattr(index_module.SearchEncoder, "__call__", fail)
         with pytest.raises(KeyboardInterrupt, match="To continue, run the same command again"):
             build_index(folder)
-        monkeypatch.setattr(index_module.Encoder, "__call__", encode)
+        monkeypatch.setattr(index_module.SearchEncoder, "__call__", encode)
         with open(folder / "index" / "vectors.npy", "ab") as file:
             file.write(b"half a vector")
-        with pytest.raises(UserError, match=rf"unfinished: only {num_done} of 5 texts have"):
+        with pytest.raises(UserError, match=rf"only {num_done} of 5 texts have"):
             search(folder)
         run_log.clear()
         build_index(folder)
@@ -145,14 +145,14 @@ def test_index_is_built_once(folder, run_log):
     build_index(folder)
     assert contents(folder) == before
     (folder / "texts.txt").write_text("other texts\n")
-    with pytest.raises(UserError, match=r"is the index of other texts or ids\. Pass another"):
+    with pytest.raises(UserError, match="the index of other texts or ids"):
         build_index(folder)
     assert contents(folder) == before
 
 
 def test_other_models_are_noticed(folder, tiny_of_two_layers):
     build_index(folder)
-    with pytest.raises(UserError, match=r"of another model: max_seq_length \(20, now 10\). Pass"):
+    with pytest.raises(UserError, match=r"of another model: max_seq_length \(20, now 10\)"):
         search(folder, max_seq_length=10)
     with pytest.raises(UserError, match=r"passage_prefix \('', now 'text: '\)"):
         build_index(folder, passage_prefix="text: ")
@@ -166,7 +166,7 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
     search(folder, init_checkpoint=folder / "same")
     name = "bert/embeddings/LayerNorm/beta"
     checkpoint.write(prefix, {**weights, name: weights[name] + 1e-6})
-    with pytest.raises(UserError, match=r"another model: weights\. Pass the model and flags"):
+    with pytest.raises(UserError, match="another model: weights"):
         search(folder, init_checkpoint=folder / "same")
 
 
@@ -188,15 +188,15 @@ def test_names_of_declared_prompts(folder, run_log, prompts, flags, expected):
     declare(folder / "model", {"pooling_mode": "cls"})
     settings = folder / "model" / "config_sentence_transformers.json"
     settings.write_text(json.dumps({"prompts": prompts}))
-    Encoder(options(folder, **flags))
+    SearchEncoder(options(folder, **flags))
     assert (expected or "") in run_log.text
     assert ("are not used" in run_log.text) == ("are not used" in (expected or ""))
 
 
 def test_unsupported_declarations_are_rejected(folder):
     declare(folder / "model", {"pooling_mode": "weightedmean"})
-    with pytest.raises(UserError, match=r"which is not supported\. Choose another encoder$"):
-        Encoder(options(folder))
+    with pytest.raises(UserError, match="weightedmean, which is not supported"):
+        SearchEncoder(options(folder))
 
 
 def test_declared_prefixes_are_used(folder, run_log):
@@ -306,8 +306,8 @@ def test_standard_input_is_answered_line_by_line(folder, monkeypatch, capfd):
 )
 def test_queries_of_standard_input(text, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
-    expected = [("<stdin>:1", "q1", "a film"), ("<stdin>:2", "q2", "slow")]
-    assert [(str(place), *rest) for place, *rest in read_queries("-")] == expected
+    expected = [(Place("<stdin>", 1), "q1", "a film"), (Place("<stdin>", 2), "q2", "slow")]
+    assert read_queries("-") == expected
 
 
 def test_typed_lines_with_ids_are_reported(folder, monkeypatch, run_log):
@@ -378,7 +378,7 @@ def test_invalid_queries(folder):
         with pytest.raises(UserError, match=message):
             search(folder)
     (folder / "queries.txt").write_text("q 1\ta\n")
-    with pytest.raises(UserError, match="the id 'q 1' has a space, which separates columns"):
+    with pytest.raises(UserError, match="has a space: 'q 1'"):
         search(folder, "found.run")
     assert not (folder / "found.run").exists()
 
@@ -395,7 +395,7 @@ def test_queries_with_markup(query, beginning, tmp_path, run_log):
 def test_texts_that_are_all_the_same(folder):
     (folder / "a.tsv").write_text("id\tlang\n1\ten\n2\ten\n")
     flags = {"input_file": folder / "a.tsv", "text_column": "lang", "id_column": "id"}
-    with pytest.raises(UserError, match=r"^All 2 texts are the same: 'en'\. Check --input_"):
+    with pytest.raises(UserError, match=r"^All 2 texts are the same: 'en'"):
         build_index(folder, **flags)
     with open(folder / "a.tsv", "a") as file:
         file.write("3\tde\n")
@@ -410,18 +410,18 @@ def test_prefixes_that_leave_no_room(folder):
     search(folder, **{**flags, "query_prefix": "a b: "})
 
 
-NO_INDEX = "is not the file of an index"
+NO_INDEX = "no index, or one of a newer version"
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 2}, "a newer version of bert_tf built this index. Update"),
-        ({"num_texts": 3, "num_encoded": 3}, r"is damaged \(other sizes\)\. Remove it"),
+        ({"version": 2}, NO_INDEX),
+        ({"num_texts": 3, "num_encoded": 3}, r"damaged \(other sizes\)"),
         ({"num_encoded": 6}, NO_INDEX),
         *[({name: "x"}, NO_INDEX) for name in ("version", "num_texts", "checksums", "input")],
         *[({name: None}, NO_INDEX) for name in ("model", "texts", "num_encoded")],
-        ({"checksums": ["x"]}, r"is damaged \(the vectors from row 0 on\)"),
+        ({"checksums": ["x"]}, r"damaged \(the vectors from row 0 on\)"),
     ],
 )
 def test_damaged_manifests(folder, change, message):
@@ -439,9 +439,9 @@ def test_manifests_that_cannot_be_read(folder):
     with pytest.raises(UserError, match=NO_INDEX):
         search(folder)
     path.write_text('{"version": 1,')
-    with pytest.raises(UserError, match=r"index\.json:1: invalid JSON: .* damaged: remove .*index"):
+    with pytest.raises(UserError, match=r"index\.json:1: invalid JSON"):
         search(folder)
-    with pytest.raises(UserError, match=r"--index_dir=.*index\.json is a file, not a folder"):
+    with pytest.raises(UserError, match=r"There is no index in .*index\.json"):
         search(folder, index_dir=path)
 
 
@@ -456,11 +456,11 @@ def test_every_flipped_bit_is_noticed(folder, monkeypatch, name):
         changed = bytearray(content)
         changed[place] ^= 1 << rng.randrange(8)
         (folder / "index" / name).write_bytes(changed)
-        with pytest.raises(UserError, match=r"index is damaged \(.*\)\. Remove it, and build it"):
+        with pytest.raises(UserError, match=r"index: damaged \("):
             Index(str(folder / "index")).search(queries, 2)
     for cut in (0, 100, len(content) - 1):
         (folder / "index" / name).write_bytes(content[:cut])
-        with pytest.raises(UserError, match="index is damaged"):
+        with pytest.raises(UserError, match="index: damaged"):
             Index(str(folder / "index"))
     (folder / "index" / name).write_bytes(content)
     assert Index(str(folder / "index")).search(queries, 2)[1].rows[0] == 1
@@ -479,7 +479,7 @@ def test_index_of_version_1_1(folder, run_log):
     with open(folder / "index" / "vectors.npy", "r+b") as file:
         file.seek(-4, os.SEEK_END)
         file.write(np.float32(np.nan).tobytes())
-    with pytest.raises(UserError, match=r"is damaged \(the vectors from row 0 on\)"):
+    with pytest.raises(UserError, match=r"damaged \(the vectors from row 0 on\)"):
         search(folder)
     # The vectors of an unfinished index are kept, too.
     path.write_text(json.dumps({**old, "num_encoded": 0}))
@@ -498,7 +498,7 @@ def test_changed_input(folder, run_log):
     assert "has changed" not in run_log.text  # but for the time
     (folder / "texts.txt").write_text((folder / "moved.txt").read_text().replace("fast", "slow"))
     search(folder)
-    message = f"{folder}/texts.txt has changed since the index {folder}/index was built, which has"
+    message = f"index: has earlier texts than {folder}/texts.txt, which has changed"
     assert run_log.text.count(message) == 1
     run_log.clear()
     shutil.copy(folder / "moved.txt", folder / "texts.txt")
@@ -542,7 +542,7 @@ def test_models_that_are_no_cross_encoders(folder):
     (folder / "run.json").write_text('{"script": "run_ner"}')
     with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
         search(folder, rerank_model=folder)
-    with pytest.raises(UserError, match=r"has no output for scores\. Train it with run_ranking"):
+    with pytest.raises(UserError, match="output_weights"):
         search(folder, rerank_model=folder / "model")
     single = {"script": "run_classifier", "flags": {"text_column": "t", "text_pair_column": None}}
     (folder / "run.json").write_text(json.dumps(single))
@@ -553,7 +553,7 @@ def test_models_that_are_no_cross_encoders(folder):
 def test_models_that_are_no_encoders(folder, run_log):
     path = folder / "model" / "run.json"
     path.write_text('{"script": "run_ranking"}')
-    with pytest.raises(UserError, match=r"has no vectors of texts: run_ranking trained it\. Pass"):
+    with pytest.raises(UserError, match="no vectors of texts: run_ranking trained it"):
         build_index(folder)
     path.unlink()
     config = {"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}
@@ -569,18 +569,15 @@ def test_models_that_are_no_encoders(folder, run_log):
     shutil.rmtree(folder / "index")
     declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
     build_index(folder, max_seq_length=20)
-    assert "up to 20 tokens: max_query_length=6 of training does not apply" in run_log.text
+    assert "max_query_length=6 of training does not apply" in run_log.text
     assert "trained it" not in run_log.text
 
 
 def test_model_and_index_swapped(folder):
     build_index(folder)
-    for flags in ({}, {"init_checkpoint": folder / "index"}):
-        with pytest.raises(
-            UserError, match=r"(model is the folder of a model|index is an index)\. P"
-        ):
-            search(folder, index_dir=folder / "model", **flags)
-    with pytest.raises(UserError, match=r"index is an index\. Pass the model that built it"):
+    with pytest.raises(UserError, match=r"There is no index in .*model"):
+        search(folder, index_dir=folder / "model")
+    with pytest.raises(UserError, match="index contains no checkpoint"):
         search(folder, init_checkpoint=folder / "index")
 
 
@@ -612,7 +609,7 @@ def test_results_do_not_replace_the_index(folder):
     build_index(folder)
     before = contents(folder)
     for name in ("texts.jsonl", "found.jsonl"):
-        with pytest.raises(UserError, match=r"is inside --index_dir\. Choose another folder"):
+        with pytest.raises(UserError, match="is inside --index_dir"):
             search(folder, output_file=folder / "index" / name)
     assert contents(folder) == before
     assert search(folder, output_file=f"{folder}/index/../found.jsonl")

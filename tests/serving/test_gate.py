@@ -81,7 +81,7 @@ def test_long_bodies_are_refused_with_and_without_a_length():
 
 def test_compressed_bodies_are_refused():
     call = handle(Call([b"\x1f\x8b\x08"], content_encoding="gzip"))
-    assert (call.status, "'gzip' is not supported: send the body" in call.error) == (415, True)
+    assert (call.status, "'gzip'" in call.error) == (415, True)
     assert handle(Call(content_encoding="identity")).status == 200
 
 

@@ -115,7 +115,7 @@ def test_mistakes_end_the_script_before_it_listens(folders, tmp_path, monkeypatc
             UserError, match=f"--port={port}: Address already in use. Pass another --port"
         ):
             run(ServingOptions(**{**options, "port": port}))
-    with pytest.raises(UserError, match=r"There is no folder .*nix \(the folder .* has: "):
+    with pytest.raises(UserError, match=r"nix: not the folder of a model.* \(the folder .* has: "):
         run(ServingOptions(model_dir=str(tmp_path / "nix"), port=0))
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "runs.json").write_text('{"best": {"folder": "run_2"}}')

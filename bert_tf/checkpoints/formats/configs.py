@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
+from bert_tf.base import files
 from bert_tf.base.errors import UserError, shortened
 from bert_tf.config import BertConfig
 
@@ -88,8 +89,18 @@ def require_matching(config: BertConfig, shapes: Shapes, file: str, path: str) -
             variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
             mismatches.append(f"{key} is {configured}, but {size} in the weights{variable}")
     if mismatches:
-        problem = f"{file} is not the configuration of {path}: {'; '.join(mismatches)}"
-        raise UserError(problem, fix="Pass the configuration that the model was trained with")
+        problem = f"not the configuration of {path}: {'; '.join(mismatches)}"
+        raise UserError(problem, at=file)
+
+
+def require_fitting_vocabulary(path: str, vocab: Mapping[str, int], vocab_size: int) -> None:
+    """Raises a UserError if a vocabulary has more entries than the model has embeddings."""
+    if (num_entries := max(vocab.values(), default=-1) + 1) > vocab_size:
+        lines = enumerate(files.read_small_file_lines(path), start=1)
+        blank = shortened([str(number) for number, line in lines if not line.strip()])
+        counting = f", counting blank lines ({blank})" if blank else ""
+        problem = f"has {num_entries} entries{counting}, but the model has only {vocab_size}"
+        raise UserError(problem, at=path, fix="Pass the vocab.txt that came with the model")
 
 
 def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[str]:
@@ -104,8 +115,8 @@ def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
     if missing := missing_weights(shapes, head.variables):
         model = "BERT" if head.name == "encoder" else f"BERT with a {head.name} head"
         lists = (checkpoints.summarize(group)[:_MAX_LIST_CHARS] for group in (missing, shapes))
-        problem = "Missing: {}; found: {}".format(*lists)
-        raise UserError(f"{path} does not contain all weights of {model}. {problem}")
+        problem = f"not all weights of {model}. Missing: {{}}; found: {{}}".format(*lists)
+        raise UserError(problem, at=path)
     # Heads without labels have two outputs: start and end, or the two classes of next sentence.
     expected_shapes = _expected_shapes(head, sizes, head.count_outputs(shapes) or 2)
     mismatches = [
@@ -114,7 +125,7 @@ def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
         if list(shapes.get(name, shape)) != shape
     ]
     if mismatches:
-        raise UserError(f"Inconsistent shapes in {path}: {shortened(mismatches, 4)}")
+        raise UserError(f"inconsistent shapes: {shortened(mismatches, 4)}", at=path)
 
 
 def _expected_shapes(

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import itertools
-import logging
 import os
 import pathlib
 import re
@@ -15,14 +14,13 @@ import numpy as np
 from bert_tf import checkpoints
 from bert_tf.base import file_names, files, locks
 from bert_tf.base.errors import UserError, counted, note, shortened, warn
-from bert_tf.base.progress import log
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
     copy_cross_encoder,
-    declared_vectors,
     is_cross_encoder,
+    keeps_declaration,
     max_length,
     write_declaration,
 )
@@ -38,6 +36,7 @@ from bert_tf.tokenization.casing import find_capitals, is_cased
 _PREFIX = "bert_model.ckpt"
 _PREFIX_PATTERN = re.compile(r"\.ckpt(-\d+)?$")
 _TRANSFORMERS = ("hugging_face", "sentence_transformers")
+_EXISTS = "already exists: pass a different --output"
 _EXTENSIONS = {"keras": MODEL_EXTENSION, "weights_h5": WEIGHTS_EXTENSION}
 
 
@@ -63,42 +62,30 @@ def convert(source: Source, options: Any) -> None:
     target = _Output(options.output or "", options.to)
     target.require_free()
     source.log_notes()
-    declared = declared_vectors(RunFolder(os.path.dirname(source.path)))
+    folder = RunFolder(os.path.dirname(source.path))
     is_new = target.format == "original" and not files.list_dir(target.folder or ".")
-    is_copy = is_new and declared and not declared.unsupported
-    declares = is_copy or _declares_vectors(source, target.format)
+    declares = _declares_vectors(source, target.format)
     if target.format == "sentence_transformers" and (declares or options.head == "encoder"):
-        check_encoder(source.run or RunFolder(os.path.dirname(source.path)))
-    if declared and declares and declared.unsupported:
-        advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
-        raise UserError(f"{declared}, which is not supported", fix=advice)
-    if declared and not declares:
-        prefixes = ", ".join(repr(text) for text in declared.prompts.values() if text)
-        found = f"{declared}{f', and the prefixes {prefixes}' * bool(prefixes)}"
-        advice = "pass --to=sentence_transformers, or pooling and prefixes when you use it"
-        warn(found, fix=f"The output does not: {advice}")
-    if declares and not declared:
-        note(f"{source.path} declares no pooling: its vectors will be the mean of the tokens")
+        check_encoder(source.run or folder)
+    declares = keeps_declaration(folder, declares, is_new)
     model = _prepare(source, options, target.format)
-    with target.stage() as folder:
-        path = os.path.join(folder, target.name)
+    with target.stage() as output:
+        path = os.path.join(output, target.name)
         if target.format == "original":
             _write_original(source, model, path)
         else:
             _write_converted(source, model, path, target.format)
         if declares and model.config:
-            write_declaration(folder, RunFolder(os.path.dirname(source.path)), model.config)
+            write_declaration(output, folder, model.config)
         elif target.format == "sentence_transformers":
-            copy_cross_encoder(folder, RunFolder(os.path.dirname(source.path)))
+            copy_cross_encoder(output, folder)
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")
     note(f"Converted {count} ({head}) from {source.path} to {target.output}")
     present = {"keras": [CONFIG]} | {name: [CONFIG, VOCAB] for name in _TRANSFORMERS}
     for name, file in ((CONFIG, model.config and CONFIG), (VOCAB, model.vocab_file)):
         if name not in present.get(target.format, []) and not RunFolder(target.folder).find(name):
-            level = logging.INFO if file else logging.WARNING
-            advice = f"put {file} next to it" if file else "put the model's next to it to use it"
-            log.log(level, "The output does not include %s: %s", name, advice)
+            (note if file else warn)(f"The output does not include {name}: put it there")
 
 
 def _declares_vectors(source: Source, to: str) -> bool:
@@ -167,7 +154,7 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         configs.check_weights(head, shapes, source.path)
         selected = _select_variables(source, options, head, shapes, to)
     if config is None and to != "original":
-        raise UserError(f"No configuration next to {source.path}: pass --bert_config_file")
+        raise UserError(f"No {CONFIG} next to {source.path}: pass --bert_config_file")
     vocab_file = _find_vocab(source, options, shapes, to)
     do_lower_case = _find_casing(source, options, vocab_file, to)
     labels = _find_labels(source, options, shapes, head)
@@ -184,12 +171,10 @@ def _select_variables(
     if unexpected:
         listed = shortened(unexpected, 8)
         if options.head == "auto":
-            problem = f"{source.path} has tensors that are not part of BERT or the {head.name} head"
-            raise UserError(
-                f"{problem}: {listed}", fix="Drop them with --head, such as --head=encoder"
-            )
-        level = logging.INFO if options.head == "encoder" else logging.WARNING
-        log.log(level, "Not converted: %s", listed)
+            problem = f"tensors that are not part of BERT or the {head.name} head: {listed}"
+            advice = "Drop them with --head, such as --head=encoder"
+            raise UserError(problem, at=source.path, fix=advice)
+        (note if options.head == "encoder" else warn)(f"Not converted: {listed}")
     if to != "original" or options.strip_optimizer:
         return expected
     # Keep the step, and the slots of the variables to write: a slot is named <variable>/adam_m.
@@ -203,11 +188,8 @@ def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -
         raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
     if path is None:
         return None
-    size = max(load_vocab(path).values(), default=-1) + 1
-    shape = shapes.get(configs.WORD_EMBEDDINGS)
-    if shape and size > shape[0]:
-        problem = f"The vocabulary {path} has {size} entries, but {source.path} has {shape[0]}"
-        raise UserError(f"{problem}: pass the vocabulary of this model (--vocab_file)")
+    if shape := shapes.get(configs.WORD_EMBEDDINGS):
+        configs.require_fitting_vocabulary(path, load_vocab(path), shape[0])
     return path
 
 
@@ -221,15 +203,13 @@ def _find_labels(
         return None
     expected = source.labels or labels
     if [*labels] != [*expected] and sorted(labels) == sorted(expected):
-        problem = f"the model has the same labels in a different order: {', '.join(expected)}"
-        raise UserError(f"--labels: {problem}", fix="Omit --labels")
+        raise UserError(f"--labels has another order than the model: {', '.join(expected)}")
     if len(labels) == num_outputs:
         return labels
-    outputs = counted(num_outputs, "output") if num_outputs else "no outputs"
-    problem = f"{counted(len(labels), 'label')}, but the head has {outputs} for labels"
+    problem = f"{counted(len(labels), 'label')}, but the head has {num_outputs or 'no'} outputs"
     if requested:
         raise UserError(f"--labels: {problem}")
-    warn(f"Ignoring the labels of {source.path}: {problem}")
+    warn(f"no labels are written: {problem}", at=source.path)
     return None
 
 
@@ -239,7 +219,7 @@ def _requested_labels(value: str) -> list[str]:
         return read_labels(value)
     labels = file_names.split(value)
     if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={value} contains duplicate labels: list each once")
+        raise UserError(f"--labels={value} repeats a label")
     return labels
 
 
@@ -250,8 +230,8 @@ def _find_casing(source: Source, options: Any, vocab_file: str | None, to: str) 
         if source.kind == "hugging_face" and to not in _TRANSFORMERS:
             flags = {"do_lower_case": str(source.do_lower_case).lower()}
             listed = (f"--{n}={v}" for n, v in (flags | source.tokenizer_settings).items())
-            level = logging.WARNING if source.tokenizer_settings else logging.INFO
-            log.log(level, "Use the converted model with %s", " ".join(listed))
+            tell = warn if source.tokenizer_settings else note
+            tell(f"Use the converted model with {' '.join(listed)}")
         return source.do_lower_case
     # Only transformers' format stores the casing; the result is not used for other formats.
     return to not in _TRANSFORMERS or guess_lower_case(vocab_file)
@@ -262,10 +242,8 @@ def guess_lower_case(vocab_file: str | None) -> bool:
     pieces = list(load_vocab(vocab_file)) if vocab_file else []
     lower = not is_cased(pieces)
     capitals = "many" if not lower else "few" if find_capitals(pieces) else "no"
-    note(
-        f"Assuming --do_lower_case={str(lower).lower()}: the vocabulary has "
-        f"{capitals} capitals. Pass the flag to override"
-    )
+    value = str(lower).lower()
+    note(f"Assuming --do_lower_case={value}: the vocabulary has {capitals} capitals")
     return lower
 
 
@@ -284,8 +262,8 @@ class _Output:
         is_prefix = _PREFIX_PATTERN.search(self.output)
         implied = "original" if is_prefix else next(by_extension, None)
         if implied is None and to == "auto":
-            problem = f"--output={output} does not determine the format"
-            raise UserError(f"{problem}: pass --to, or a path ending in .ckpt, .keras, .weights.h5")
+            advice = "Pass --to, or a path ending in .ckpt, .keras or .weights.h5"
+            raise UserError(f"--output={output} does not determine the format", fix=advice)
         if to not in (implied, "auto") and (implied or to in _EXTENSIONS):
             extension = _EXTENSIONS.get(to)
             kind = f"a name ending in {extension}" if extension else "a folder or x.ckpt"
@@ -301,12 +279,11 @@ class _Output:
         if files.is_remote(self.output):
             raise UserError(f"--output={self.output}: only local files can be written")
         existing = files.list_dir(self.output) if self.is_folder else []
-        if existing:
-            problem = f"already contains files ({', '.join(existing[:8])})"
-            raise UserError(f"--output={self.output} {problem}: pass the name of a new folder")
-        for path in (self.output, f"{self.output}.index"):
-            if files.exists(path) and not (self.is_folder and files.is_dir(path)):
-                raise UserError(f"{path} already exists: pass a different --output")
+        paths = [os.path.join(self.output, name) for name in existing]
+        for path in (*paths, self.output, f"{self.output}.index"):
+            is_folder = self.is_folder and path == self.output and files.is_dir(path)
+            if files.exists(path) and not is_folder:
+                raise UserError(_EXISTS, at=path)
 
     @contextlib.contextmanager
     def stage(self) -> Iterator[str]:
@@ -341,5 +318,5 @@ def _is_same(folder: str, parent: str, name: str) -> bool:
     if not old.exists():
         return False
     if old.read_bytes().rstrip() != new.read_bytes().rstrip():
-        raise UserError(f"{old} already exists, with different content: pass a different --output")
+        raise UserError(_EXISTS, at=str(old))
     return True

@@ -1,17 +1,20 @@
 """Detects the format of the model at a path, and opens it."""
 
+import functools
 import inspect
 import os
 import re
+import shutil
+import zipfile
+import zlib
 from typing import Any
 
 import keras
 
 from bert_tf import checkpoints
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, note, warn
-from bert_tf.base.progress import log
-from bert_tf.checkpoints.formats import archives, keras_files, safetensors_files
+from bert_tf.base.errors import UserError, note, reason, shortened, warn
+from bert_tf.checkpoints.formats import keras_files, safetensors_files
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
@@ -19,33 +22,44 @@ from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, open_saved_model
 from bert_tf.checkpoints.formats.sentence_transformers import encoder_folder
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.model import Restored, fold_target_scale, load_weights
-from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader
+from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
+from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader, temporary_folder
 from bert_tf.modeling import BertModel
 from bert_tf.modeling.configured_model import ConfiguredModel
 
 _CONVERT = "BertModel.from_pretrained(folder{}).save_pretrained(new_folder)"
 # Other files that people have: endings of their names, or their first bytes -> what to do.
 _OTHER_FILES: dict[tuple[str | bytes, ...], str] = {
-    (b"version https://git-lfs",): "is a pointer of Git LFS to the file: run git lfs pull",
-    (b"<!DOCTYPE", b"<!doctype", b"<html"): "is a web page: download the file itself",
+    (b"version https://git-lfs",): "a pointer of Git LFS to the file: run git lfs pull",
+    (b"<!DOCTYPE", b"<!doctype", b"<html"): "a web page: download the file itself",
     (".bin", ".pt", ".pth", ".pkl", ".pickle", "pytorch_model.bin.index.json"): (
-        "is a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
-        f"to safetensors with transformers, for example: {_CONVERT.format('')}"
+        "a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
+        f"with transformers: {_CONVERT.format('')}"
     ),
     (".h5", ".hdf5", b"\x89HDF", ".msgpack"): (
-        "has weights of Keras or Flax: convert it to safetensors with transformers below version "
-        f"5, for example: {_CONVERT.format(', from_tf=True')}, or from_flax=True"
+        "weights of Keras or Flax: convert them with transformers below version 5: "
+        f"{_CONVERT.format(', from_tf=True')}, or from_flax=True"
     ),
     (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", b"\x1f\x8b", b"PK\3\4"): (
-        "is an archive: unpack it, for example with tar -xf, and pass the model's folder"
+        "an archive: unpack it, and pass the model's folder"
     ),
     (".onnx", ".tflite", ".gguf", b"GGUF", ".pb"): (
-        "is an exported model: pass the folder of a SavedModel, or the model that it was made from"
+        "an exported model: pass the model that it was made from, or a SavedModel's folder"
     ),
 }
 # Names in a folder that say what it has instead of a checkpoint.
 _WEIGHTS = re.compile(r"((pytorch|tf|flax)_)?model\b.*\.(bin|h5|msgpack|gguf|tar\.gz)")
+
+
+# What to unpack of a release: a zip of a folder with bert_config.json, vocab.txt and a checkpoint.
+# macOS adds metadata files `__MACOSX/...` and `._*`, which are excluded.
+_MEMBER_NAME = re.compile(
+    rf"(?!__MACOSX/)(.*/)?({re.escape(CONFIG)}|{re.escape(VOCAB)}|"
+    r"(?!\._)[^/]*\.ckpt(-\d+)?\.(index|meta|data-\d{5}-of-\d{5}))"
+)
+# Weights hardly compress, so a higher ratio indicates a zip bomb, unless the content is small.
+_MAX_COMPRESSION_RATIO = 20
+_ALWAYS_ALLOWED_BYTES = 1 << 28
 
 
 def find_source(path: str) -> Source:
@@ -68,8 +82,7 @@ def find_source(path: str) -> Source:
     for extension, opener in openers.items():
         if path.endswith(extension):
             if files.is_remote(path):
-                advice = "copy it to a local disk; only TensorFlow checkpoints can be read remotely"
-                raise UserError(advice, at=path)
+                raise UserError("only TensorFlow checkpoints can be read remotely", at=path)
             # Raises a clearer error for a missing file than the libraries do.
             with files.open_binary(path) as file:
                 is_other = file.read(8).startswith((b"version ", b"<"))
@@ -84,14 +97,11 @@ def load_model(model_class: Any, path: str | os.PathLike, **kwargs: Any) -> Any:
     source = find_source(os.path.expanduser(os.fspath(path)))
     config = source.config()
     if config is None:
-        raise UserError(
-            f"No configuration next to {source.path}: put bert_config.json there, or create "
-            "the model from a BertConfig and call bert_tf.checkpoint.restore(model, path)"
-        )
+        raise UserError(f"No {CONFIG} next to {source.path}")
     parameters = inspect.signature(model_class.__init__).parameters
     if "num_labels" in parameters and "num_labels" not in kwargs:
         if not source.labels:
-            raise UserError(f"Pass num_labels: no labels.txt next to {source.path}")
+            raise UserError(f"No labels.txt next to {source.path}: pass num_labels")
         kwargs["num_labels"] = len(source.labels)
     model = model_class(config, zero_init_encoder=True, **kwargs)
     note(restore(model, source).describe())
@@ -121,8 +131,8 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
     if source.head and source.head.has_labels and not isinstance(model, BertModel):
         classes = source.head.model, type(model)
         if not any(map(issubclass, classes, reversed(classes))):
-            message = "%s has the head of a %s, not of a %s"
-            log.warning(message, source.path, *(cls.__name__ for cls in classes))
+            names = [cls.__name__ for cls in classes]
+            warn(f"the head of a {names[0]}, not of a {names[1]}", at=source.path)
     restored = load_weights(model, source, verify=False)
     if source.run:
         fold_target_scale(model, source.run)
@@ -149,7 +159,7 @@ def _open_folder(folder: str) -> Source:
             raise
     if weights_file and prefix:
         models = " and ".join(map(os.path.basename, (weights_file, prefix)))
-        raise UserError(f"{folder} contains two models, {models}: pass the path of one of them")
+        raise UserError(f"two models, {models}: pass the path of one", at=folder)
     return find_source(weights_file) if weights_file else _open_checkpoint(prefix or folder)
 
 
@@ -163,12 +173,11 @@ def _open_checkpoint(prefix: str) -> Source:
 
 
 def _open_zip(path: str) -> Source:
-    folder = archives.unpack(path)
+    folder = _unpack(path)
     try:
         return OriginalSource(checkpoints.resolve(folder), shown=path)
     except UserError as error:
-        # Show the folder's name in the archive, not its temporary path, which is deleted at exit.
-        raise UserError(f"{path}: {error}".replace(folder, os.path.basename(folder))) from error
+        raise error.moved_to(path) from None
 
 
 def _reject_other(path: str) -> None:
@@ -181,4 +190,49 @@ def _reject_other(path: str) -> None:
         for sign in signs:
             is_bytes = isinstance(sign, bytes)
             if beginning.startswith(sign) if is_bytes else path.lower().endswith(sign):
-                raise UserError(f"{path} {problem}")
+                raise UserError(problem, at=path)
+
+
+@functools.lru_cache
+def _unpack(path: str) -> str:
+    """Unpacks checkpoint, configuration and vocabulary into a new folder, and returns its path.
+
+    The folder is removed at exit. Members are written as regular files under their base names, so
+    neither links nor paths such as `../vocab.txt` lead outside the folder.
+    """
+    try:
+        with files.wrap_errors("unpack", path), zipfile.ZipFile(path) as archive:
+            members = _select_members(path, archive)
+            # Keep the name of the folder in the zip file, by which `releases` knows the model.
+            folder_name = os.path.basename(os.path.dirname(next(iter(members.values())).filename))
+            folder_name = folder_name or os.path.basename(path).removesuffix(".zip") or "model"
+            folder = os.path.join(temporary_folder(), folder_name)
+            files.make_dirs(folder)
+            for name, member in members.items():
+                target = files.open_atomically(os.path.join(folder, name))
+                with archive.open(member) as source, target as file:
+                    shutil.copyfileobj(source, file, 1 << 22)
+    # RuntimeError: it is encrypted, or has an unknown compression.
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise UserError(f"cannot be unpacked: {reason(error)}", at=path) from error
+    return folder
+
+
+def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
+    """Returns the archive members to unpack, by base name; raises a UserError for bad archives."""
+    expected = [member for member in archive.infolist() if _MEMBER_NAME.fullmatch(member.filename)]
+    paths = [os.path.split(member.filename) for member in expected]
+    folders = {folder for folder, name in paths if ".ckpt" in name}
+    if len(folders) > 1:
+        raise UserError(f"several checkpoints, in {', '.join(sorted(folders))}", at=path)
+    if not folders:
+        content = shortened(archive.namelist(), 8) or "nothing"
+        raise UserError(f"no original BERT checkpoint. It contains: {content}", at=path)
+    selected = [member for member in expected if os.path.dirname(member.filename) in folders]
+    size = sum(member.file_size for member in selected)
+    packed_size = os.path.getsize(path)
+    if size > max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION_RATIO * packed_size):
+        advice = "If you trust it, unpack it yourself"
+        problem = f"its {packed_size:,} bytes would unpack to {size:,}"
+        raise UserError(problem, at=path, fix=advice)
+    return {os.path.basename(member.filename): member for member in selected}

@@ -9,6 +9,8 @@ from bert_tf.modeling.entities import BertEntityClassifier
 from bert_tf.modeling.heads import MASKED_LM
 from bert_tf.options import registry
 
+_ENCODER = "Pass --head=encoder to convert only the encoder"
+
 
 def registered() -> dict[str, HeadFormat]:
     """Returns the heads of all registered models by name; imports the models' modules."""
@@ -45,21 +47,19 @@ def find(source: Source, stored: Set[str], requested: str = "auto") -> HeadForma
         head = heads[requested]
         has_same_names = declared and declared.variables.keys() == head.variables.keys()
         if declared and declared is not head and has_same_names:
-            problem = f"--head={requested}, but the model has a {declared.name} head"
-            raise UserError(f"{problem}: omit --head")
+            raise UserError(f"--head={requested}, but the model has a {declared.name} head")
         return head
     if source.model and not declared:
-        problem = f"{source.model.__name__} cannot be converted: it has no attribute head_format"
-        raise UserError(problem, fix="Pass --head=encoder to convert only its encoder")
+        problem = f"{source.model.__name__} has no attribute head_format"
+        raise UserError(problem, fix=_ENCODER)
     kinds: dict[Set[str], HeadFormat] = {}
     for head in (*([declared] if declared else []), *heads.values()):
         kinds.setdefault(frozenset(head.variables), head)
     pretraining = kinds.pop(frozenset(heads["pretraining"].variables))
     present = [head for head in reversed(kinds.values()) if head.variables.keys() & stored]
     if len(present) > 1:
-        advice = f"Pass --head={present[-1].name}, or --head=encoder for no head"
         listed = " and ".join(head.name for head in present)
-        raise UserError(f"The model has several heads: {listed}", fix=advice)
+        raise UserError(f"several heads: pass --head, one of {listed}", at=source.path)
     head = present[0] if present else heads["encoder"]
     has_more = (pretraining.variables.keys() - head.variables.keys()) & stored
     return pretraining if head is MASKED_LM and has_more else head

@@ -59,27 +59,15 @@ class HuggingFaceSource(Source):
         )
         if configs.WORD_EMBEDDINGS not in self._names:
             content = ", ".join(sorted(self._tensors.shapes)[:4])
-            raise UserError(f"{path} has no BERT word embeddings. It contains: {content} ...")
+            raise UserError(f"no BERT word embeddings. It contains: {content} ...", at=path)
         self._pooler = self._find_pooler(folder)
         self._read_tokenizer(folder)
-        if self._config.hidden_act == "gelu_erf":
-            note = "hidden_act gelu is read as gelu_erf, the exact GELU"
-            advice = "If the model was trained with the tanh form, pass --bert_config_file"
-            self.notes.append(f"{self.config_file}: {note}. {advice}")
 
     def _read_head(self, settings: Mapping[str, Any]) -> None:
         architectures = settings.get("architectures")
         if isinstance(architectures, list) and architectures:
             known = {head.architecture: head for head in reversed(heads.registered().values())}
             self.head = known.get(str(architectures[0]))
-            if self.head is None:
-                note = f"unknown architecture {architectures[0]}; the tensors determine the head"
-                self.notes.append(f"{self.config_file}: {note}")
-        problem_type = str(settings.get("problem_type"))
-        flag = hugging_face_config.PROBLEM_TYPES.get(problem_type)
-        if self.head and self.head.name == "classification" and flag:
-            advice = f"To fine-tune on your own files, pass --problem_type={flag}"
-            self.notes.append(f"{self.config_file}: problem_type is {problem_type}. {advice}")
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
         """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
@@ -131,9 +119,8 @@ class HuggingFaceSource(Source):
             else:
                 unknown.append(text)
         if unknown:
-            problem = f"added tokens that are split into pieces: {shortened(unknown, 4)}"
-            advice = "Pass --special_tokens to keep them whole"
-            self.notes.append(f"{self.path} has {problem}. {advice}")
+            problem = f"added tokens are split into pieces: {shortened(unknown, 4)}"
+            self.notes.append(f"{self.path}: {problem}, see --special_tokens")
         if known:
             self.tokenizer_settings["special_tokens"] = ",".join(known)
         return pieces
@@ -164,10 +151,8 @@ class HuggingFaceSource(Source):
     def _check_tied(self, decoder: str) -> None:
         embeddings = self._tensors.read(self._names[configs.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(decoder), embeddings):
-            problem = f"{decoder} in {self.path} differs from the word embeddings"
-            raise UserError(
-                f"{problem}; BERT ties the two", fix="Pass --head=encoder to drop the head"
-            )
+            problem = f"{decoder} differs from the word embeddings, but BERT ties the two"
+            raise UserError(problem, at=self.path, fix="Pass --head=encoder to drop the head")
 
 
 def write(

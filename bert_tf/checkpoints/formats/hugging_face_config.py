@@ -25,9 +25,6 @@ _ACTIVATIONS = {
 }
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 
-# transformers' `problem_type` -> --problem_type; single_label_classification is our default.
-PROBLEM_TYPES = {"multi_label_classification": "multilabel", "regression": "regression"}
-
 # Values of keys that a config.json may omit: the defaults of transformers.
 _DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
 # Keys of the Chinese and multilingual releases' configurations: copied, although nothing uses them.
@@ -38,21 +35,19 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     """Converts the content of a config.json; `path` is used in messages."""
     model_type = settings.get("model_type", "bert")
     if model_type != "bert":
-        raise UserError(
-            f"model_type is {model_type!r}", at=path, fix="Only BERT models can be converted"
-        )
+        raise UserError(f"no BERT model: model_type is {model_type!r}", at=path)
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:
-        supported = ", ".join(_ACTIVATIONS)
-        raise UserError(f"hidden_act must be one of {supported}; got {act!r}", at=path)
+        expected = f"hidden_act, one of {', '.join(_ACTIVATIONS)}"
+        raise UserError(f"expected {expected}. Received: {act!r}", at=path)
     values["hidden_act"] = _ACTIVATIONS[act.lower()]
     values |= {key: value for key, value in settings.items() if key.startswith(_UNUSED_PREFIXES)}
     try:
         require_original(settings)
         return BertConfig.from_dict(values)
     except UserError as error:
-        raise UserError(str(error), at=path) from error
+        raise error.moved_to(path) from error
 
 
 def make_config(

@@ -53,7 +53,7 @@ class KerasSource(Source):
             else:
                 self._model.load_weights(path)
         except Exception as error:  # Keras raises many types of errors.
-            raise UserError(f"{path} cannot be loaded: {reason(error)}") from error
+            raise UserError(f"cannot be loaded: {reason(error)}", at=path) from error
         self._variables = checkpoints.named_variables(self._model)
 
     def config(self) -> BertConfig | None:
@@ -73,8 +73,7 @@ class KerasSource(Source):
 def build(head: HeadFormat, config: BertConfig, num_outputs: int) -> Any:
     """Builds a model with random weights; `num_outputs` is only used for heads with labels."""
     if head.model is None:
-        problem = "Keras pre-training models need a next-sentence head, which this model lacks"
-        raise UserError(problem, fix="Pass --head=encoder to write only the encoder")
+        raise UserError("Keras models with a masked-LM head need one for next sentences, too")
     # A multiple-choice model, for rows [B, C, S], is stored as its base class, for rows [B, S].
     bases = (base for base in head.model.__mro__ if vars(base).get("head_format"))
     model_class = next((base for base in bases if base.input_rank == 2), head.model)
@@ -112,24 +111,18 @@ def _find_class(path: str) -> Any:
             is_large = archive.getinfo(_CONFIG).file_size > _MAX_CONFIG_BYTES
             description = None if is_large else json.loads(archive.read(_CONFIG))
     except (OSError, KeyError, ValueError, zipfile.BadZipFile, RecursionError) as error:
-        raise UserError(f"{path} is not a complete .keras file ({error})") from error
+        raise UserError(f"not a complete .keras file: {reason(error)}", at=path) from error
     name = description.get("registered_name") if isinstance(description, dict) else None
     model = keras.saving.get_registered_object(str(name))
     is_model = isinstance(model, type) and issubclass(model, ConfiguredModel)
-    objects = list(_find_objects(description))
+    objects = _find_objects(description)
     found = [(entry.get("module"), entry["class_name"]) for entry in objects]
     classes = [pair for pair in found if pair != _DTYPE_POLICY]
     # Keras finds a model by its registered name, so the module in the file may be an outdated path.
     if not is_model or [found for _, found in classes] != [model.__name__]:
         listed = ", ".join(dict.fromkeys(f"{module}.{name}" for module, name in classes[:8]))
-        layers = [x for x in objects if str(x.get("registered_name")).startswith("bert_tf>")]
-        if layers and not is_model and ">" not in str(name):
-            call = f"model.get_layer({layers[0].get('name')!r}).save('encoder.keras')"
-            problem = f"{path} is not a bert_tf.modeling model, but contains one"
-            raise UserError(problem, fix=f"Load it with Keras, and save that one: {call}")
-        problem = f"{path} must contain a bert_tf.modeling model and no other classes"
-        advice = ". Import the module of your class first" if ">" in str(name) and not model else ""
-        raise UserError(f"{problem}. It contains: {listed or 'no classes'}{advice}")
+        expected = "a model of bert_tf.modeling, or of a class whose module has been imported"
+        raise UserError(f"expected {expected}. It contains: {listed or 'no classes'}", at=path)
     return model
 
 
@@ -152,8 +145,8 @@ def _build_model(path: str) -> tuple[HeadFormat, Any]:
             head, sizes, num_outputs = _inspect(file)
     # h5py raises these errors for damaged files, and `_inspect` for files of other models.
     except (OSError, LookupError, RuntimeError, ValueError, AttributeError, TypeError) as error:
-        expected = "a complete weights file of a bert_tf.modeling model"
-        raise UserError(f"{path} is not {expected} ({error})") from error
+        problem = "not a complete weights file of a bert_tf.modeling model"
+        raise UserError(f"{problem}: {reason(error)}", at=path) from error
     # Unknown, but irrelevant: shapes do not depend on the number of attention heads.
     config = BertConfig.from_dict({**sizes, "num_attention_heads": 1})
     return head, build(head, config, num_outputs)

@@ -79,17 +79,13 @@ class ModelGardenSource(Source):
                 if np.array_equal(*map(self._reader.get_tensor, (self._keys[name], key))):
                     continue
                 duplicates = f"{variable} is stored twice, as {self._keys[name]} and {key}"
-                raise UserError(f"{path} has several encoders: {duplicates}")
+                raise UserError(f"several encoders: {duplicates}", at=path)
             else:
                 self._keys[name] = key
         listed = shortened(sorted(ignored), 4)
         if configs.WORD_EMBEDDINGS not in self._keys:
-            problem = f"{path} does not contain a BERT encoder of the Model Garden"
-            if not ignored:
-                raise UserError(f"{problem}, or any weights", fix="Is it a preprocessor?")
-            advice = "If tf.train.Checkpoint wrote it, restore it with tf.train.Checkpoint, then "
-            advice += 'call model.save("x.keras")'
-            raise UserError(f"{problem}. It contains the variables {listed}", fix=advice)
+            problem = "no BERT encoder of the Model Garden"
+            raise UserError(f"{problem}. It contains: {listed or 'no weights'}", at=path)
         if ignored:
             self.notes.append(f"Ignoring variables of {path} that are not part of BERT: {listed}")
 
@@ -114,8 +110,8 @@ class ModelGardenSource(Source):
         inferred = BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
         configured = (config or inferred).num_attention_heads
         if configured != num_heads:
-            mismatch = f"{configured} in {self.config_file}, but {num_heads} in the weights"
-            raise UserError(f"num_attention_heads is {mismatch} of {self.path}")
+            mismatch = f"num_attention_heads is {configured}, but {num_heads} in the weights"
+            raise UserError(f"{mismatch} of {self.path}", at=self.config_file)
         return config or inferred
 
     def variables(self) -> dict[str, tuple[list[int], str]]:

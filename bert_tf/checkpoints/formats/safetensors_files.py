@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, reason
 
 INDEX_FILE = "model.safetensors.index.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -36,11 +36,11 @@ class SafetensorsReader:
             try:
                 file = safe_open(shard, framework="numpy")
             except (SafetensorError, OSError, ValueError) as error:
-                problem = f"is not a complete safetensors file ({error})"
-                raise UserError(f"{shard} {problem}", fix="Download it again") from error
+                problem = f"not a complete safetensors file: {reason(error)}"
+                raise UserError(problem, at=shard) from error
             for name in file.keys():  # noqa: SIM118
                 if name in self._files:
-                    raise UserError(f"{name} is stored in both {self._files[name][0]} and {shard}")
+                    raise UserError(f"{name} is also in {self._files[name][0]}", at=shard)
                 tensor = file.get_slice(name)
                 self.shapes[name], self.types[name] = tensor.get_shape(), tensor.get_dtype()
                 self._files[name] = shard, file
@@ -49,8 +49,8 @@ class SafetensorsReader:
         """Returns a tensor as float32, to which float16 and bfloat16 convert exactly."""
         path, file = self._files[name]
         if self.types[name] not in TYPE_NAMES:
-            readable = " or ".join(TYPE_NAMES.values())
-            raise UserError(f"{name} in {path} has type {self.types[name]}; expected {readable}")
+            expected = f"{name} of type {', '.join(TYPE_NAMES)}"
+            raise UserError(f"expected {expected}. Received: {self.types[name]}", at=path)
         # NumPy knows bfloat16 only because importing TensorFlow registers it.
         return file.get_tensor(name).astype(np.float32)
 
@@ -74,10 +74,10 @@ def write(path: str, tensors: Mapping[str, np.ndarray]) -> None:
 def _read_shards(path: str) -> Iterable[str]:
     """Returns the paths of the files that an index lists, which must be next to it."""
     weight_map = files.read_json(path).get("weight_map")
-    if not isinstance(weight_map, dict) or not all(isinstance(v, str) for v in weight_map.values()):
-        raise UserError(f"{path} has no valid weight_map (tensor name -> file name)")
-    shards = sorted(set(weight_map.values()))
+    found = weight_map.values() if isinstance(weight_map, dict) else [weight_map]
+    shards = sorted({str(name) for name in found})
     for shard in shards:
         if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
-            raise UserError(f"{path} lists {shard!r}, which is not a safetensors file next to it")
+            expected = "a weight_map with names of safetensors files next to it"
+            raise UserError(f"expected {expected}. Received: {shard}", at=path)
     return [os.path.join(os.path.dirname(path), shard) for shard in shards]

@@ -60,15 +60,12 @@ class SavedModelSource(ModelGardenSource):
         prefix = os.path.join(folder, _VARIABLES)
         for path in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
             if not files.exists(path):
-                problem = f"No such file: {path} ({files.describe_parent(path)})"
-                advice = f"Pass the folder with {GRAPH_FILE} and variables/, such as my_model/1"
-                raise UserError(problem, fix=advice)
+                raise UserError(f"No such file: {path} ({files.describe_parent(path)})")
         meta_graph = _read_meta_graph(folder)
         nodes = meta_graph.object_graph_def.nodes
         if not nodes:
             advice = "Use its TensorFlow 2 version, or the checkpoint that it was made from"
-            kind = "a TensorFlow Hub module for TensorFlow 1"
-            raise UserError(f"{folder} is {kind}", fix=f"{advice} (docs/checkpoints.md)")
+            raise UserError("a module for TensorFlow 1", at=folder, fix=advice)
         super().__init__(prefix, folder)
         extra_assets = os.path.join(folder, EXTRA_FOLDER)
         self.config_file = RunFolder(extra_assets).find(CONFIG)
@@ -122,11 +119,8 @@ class SavedModelSource(ModelGardenSource):
         difference = max(np.max(errors), np.max(pooled_errors))
         # `difference > _TOLERANCE` would be false for NaN, which must also be rejected.
         if not difference <= _TOLERANCE:
-            problem = f"its outputs differ from BERT's by up to {difference:.2g}"
-            advice = "It has a different architecture and cannot be fine-tuned as BERT"
-            raise UserError(
-                f"{self.path} has the weights of a BERT model, but {problem}", fix=advice
-            )
+            problem = f"another architecture: its outputs differ from BERT's by {difference:.2g}"
+            raise UserError(problem, at=self.path)
 
 
 def _run_module(path: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -142,8 +136,8 @@ def _run_module(path: str, values: Sequence[Any]) -> tuple[np.ndarray, np.ndarra
             outputs = dict(zip(("pooled_output", "sequence_output"), outputs, strict=True))
         return outputs["sequence_output"].numpy(), outputs["pooled_output"].numpy()
     except (AttributeError, KeyError, OSError, TypeError, ValueError, tf.errors.OpError) as error:
-        kind = f"a TensorFlow Hub encoder with inputs {', '.join(ENCODER_INPUTS)}"
-        raise UserError(f"{path} cannot be run as {kind}: {reason(error)}") from error
+        problem = f"no encoder with the inputs {', '.join(ENCODER_INPUTS)}"
+        raise UserError(f"{problem}: {reason(error)}", at=path) from error
 
 
 def _read_meta_graph(folder: str) -> Any:
@@ -155,4 +149,4 @@ def _read_meta_graph(folder: str) -> Any:
     try:
         return saved_model_pb2.SavedModel.FromString(content).meta_graphs[0]
     except Exception as error:
-        raise UserError(f"{path} is damaged: copy or download it again") from error
+        raise UserError("damaged", at=path) from error

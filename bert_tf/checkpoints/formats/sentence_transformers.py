@@ -2,11 +2,11 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, warn
+from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.options import registry
@@ -24,43 +24,27 @@ _ACTIVATION = ("sentence_transformers", "sbert_ce_default_activation_function")
 _QUERY, _PASSAGE = ("query", "search_query"), ("document", "passage", "corpus", "search_document")
 
 
-class DeclaredVectors(NamedTuple):
-    """How the vectors of a folder are made."""
+class VectorSpec(NamedTuple):
+    """How the vectors of texts are made."""
 
-    path: str  # of `modules.json`
-    pooling: str  # see `array_ops.pool`
-    normalize: bool  # whether vectors are scaled to length 1
-    unsupported: str  # what we cannot compute
-    max_seq_length: int | None
-    lower_case: bool  # whether texts are lower-cased before they are tokenized
-    prompt: str  # what is prepended to each text
-    prompts: Mapping[str, str]  # kind of text, such as "query" -> what is prepended to such texts
-    similarity: str  # the function that compares vectors, such as "cosine" or "dot"; "" if unknown
+    path: str = ""  # of the `modules.json` that declares it; "" if nothing does
+    pooling: str = "mean"  # see `array_ops.pool`; "none": a vector for each token
+    normalize: bool = False  # whether vectors are scaled to length 1
+    unsupported: str = ""  # what we cannot compute
+    max_seq_length: int | None = None
+    lower_case: bool = False  # whether texts are lower-cased before they are tokenized
+    prompt: str = ""  # what is prepended to each text
+    prompts: Mapping[str, str] = {}  # kind of text, such as "query" -> what is prepended to it
+    similarity: str = ""  # the function that compares vectors: "cosine", "dot"; "" if unknown
 
     def __str__(self) -> str:
         found = f"pooling={self.pooling}{', normalized' * self.normalize}"
         return f"{self.path} declares {self.unsupported or found}"
 
-    def differs_from(self, pooling: str) -> bool:
-        """Returns whether vectors that are made with this pooling alone would be others."""
-        return bool(self.unsupported or self.normalize) or pooling != self.pooling
-
-    def compare(self, options: Any) -> Iterator[str]:
-        """Yields how the vectors of a run differ, with its `EmbeddingsOptions`."""
-        if self.unsupported or self.pooling != options.poolings:
-            yield f"{self}, but this run has --pooling={options.pooling}"
-        for name, is_query in (("query_prefix", True), ("passage_prefix", False)):
-            declared, used = self.prefix(is_query), getattr(options, name)
-            if declared and declared != used:
-                yield f"{self.path} is for --{name}={declared!r}, but this run has {used!r}"
-
-    def check(self, texts: Sequence[tuple[str, str | None]]) -> Iterator[str]:
-        """Yields a sentence if texts have no prompt, or some are pairs."""
-        if not all(text.startswith(self.prompt) for text, _ in texts):
-            yield f"the texts get no prompt. Write {self.prompt!r} before each of them"
-        if pairs := sum(pair is not None for _, pair in texts):
-            share = counted(pairs, "input", "have two texts", of=len(texts))
-            yield f"{share}, but the encoder compares single texts. Pass each text by itself"
+    @property
+    def is_declared(self) -> bool:
+        """Whether the folder of the model declares it."""
+        return bool(self.path)
 
     def prefix(self, is_query: bool) -> str:
         """Returns what is prepended to queries, or else to the passages that are searched."""
@@ -75,7 +59,7 @@ class DeclaredVectors(NamedTuple):
         return [name for name, text in self.prompts.items() if text]
 
 
-def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
+def declared_vectors(folder: RunFolder) -> VectorSpec | None:
     """Returns what the folder of a model declares; None if nothing.
 
     Raises a UserError if a file is damaged, or the configuration of the pooling is missing.
@@ -96,7 +80,7 @@ def declared_vectors(folder: RunFolder) -> DeclaredVectors | None:
         unsupported = ", ".join(unknown) if poolings else "a pooling without any mode"
         if config.get("include_prompt") is False and any(prompts.values()):
             unsupported = unsupported or "a pooling without the prompt (include_prompt=false)"
-    return DeclaredVectors(
+    return VectorSpec(
         root.file(_MODULES),
         "_".join(poolings),
         "Normalize" in names,
@@ -138,7 +122,7 @@ def _find_modules(folder: RunFolder) -> tuple[RunFolder, list[tuple[str, str]]]:
         modules = files.parse_json(files.read_text(path), path)
         return root, [(m["type"].split(".")[-1], m["path"]) for m in modules]
     except (AttributeError, KeyError, TypeError):
-        raise UserError(f"{path} is not a list of modules", fix="Restore it from a copy") from None
+        raise UserError("no list of modules", at=path) from None
 
 
 def is_cross_encoder(folder: RunFolder) -> bool:
@@ -156,14 +140,10 @@ def check_encoder(folder: RunFolder) -> None:
     """Warns about an encoder that was trained for another task; UserError for a cross-encoder."""
     if is_cross_encoder(folder):
         reason = "run_ranking trained it" if folder.script else "it is a CrossEncoder"
-        advice = "Pass it as --rerank_model of search_texts.py, and another model here"
-        raise UserError(f"{folder} has no vectors of texts: {reason}", fix=advice)
+        raise UserError(f"no vectors of texts: {reason}", at=str(folder))
     tasks = [name for name, entry in registry.entries().items() if entry.make_task]
     if folder.script in tasks and not declared_vectors(folder):
-        warn(
-            f"{folder}: {folder.script} trained it, not for comparing vectors",
-            fix="For that, use run_embeddings.py",
-        )
+        warn(f"{folder.script} trained it, not for comparing vectors", at=str(folder))
 
 
 def declaration(
@@ -194,6 +174,25 @@ def declaration(
         _SETTINGS: {"prompts": prompts, "default_prompt_name": None},
     }
     return {name: f"{json.dumps(content, indent=2)}\n" for name, content in contents.items()}
+
+
+def keeps_declaration(folder: RunFolder, is_needed: bool, is_allowed: bool) -> bool:
+    """Returns whether the copy of a model declares its vectors; warns if a declaration is lost.
+
+    Raises a UserError if the copy needs one, but we could not write that of `folder`.
+    """
+    declared = declared_vectors(folder)
+    if is_needed and declared and declared.unsupported:
+        advice = "Pass --to=hugging_face --head=encoder to convert only the encoder"
+        raise UserError(f"{declared}, which is not supported", fix=advice)
+    if is_needed and not declared:
+        note("The vectors will be the mean of the tokens: no pooling is declared", at=str(folder))
+    keeps = is_needed or bool(is_allowed and declared and not declared.unsupported)
+    if declared and not keeps:
+        prompts = {kind: text for kind, text in declared.prompts.items() if text}
+        found = f"{declared}{f', with the prompts {prompts}' * bool(prompts)}"
+        warn(f"{found}; the output does not", fix="Pass --to=sentence_transformers to keep it")
+    return keeps
 
 
 def write_declaration(folder: str, source: RunFolder, config: BertConfig) -> None:

@@ -74,11 +74,9 @@ class Source(abc.ABC):
             self.tokenizer_settings["strip_accents"] = str(accents).lower()
         if settings.get("tokenize_chinese_chars") is False:
             problem = "tokenize_chinese_chars is false, but each Chinese character becomes a word"
-            advice = "Tokens of texts that have any differ from those of the model's training"
-            self.notes.append(f"{path}: {problem}. {advice}")
+            self.notes.append(f"{path}: {problem}")
         if (kind := settings.get("word_tokenizer_type")) not in (None, "basic"):
-            advice = "Split the texts into its words, separated by spaces, and pass --pretokenized"
-            self.notes.append(f"{path}: the model needs the words of {kind}. {advice}")
+            self.notes.append(f"{path}: the model needs the words of {kind}, see --pretokenized")
 
     def read_run(self, folder: str) -> None:
         """Sets model and casing from the `run.json` of a bert_tf training run."""
@@ -140,11 +138,7 @@ class Source(abc.ABC):
         for name in ("num_attention_heads", "hidden_act") if own else ():
             value, expected = getattr(config, name), getattr(own, name)
             if str(value).lower() != str(expected).lower():
-                warn(
-                    f"{name} is {value}, but the configuration of {self.path} has {expected}",
-                    at=file,
-                    fix="Check --bert_config_file",
-                )
+                warn(f"{name} is {value}, but {expected} in that of {self.path}", at=file)
 
     @abc.abstractmethod
     def variables(self) -> dict[str, tuple[list[int], str]]:

@@ -14,11 +14,7 @@ import numpy as np
 from bert_tf import lint
 from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import find_source
-from bert_tf.checkpoints.formats.sentence_transformers import (
-    check_encoder,
-    declaration,
-    declared_vectors,
-)
+from bert_tf.checkpoints.formats.sentence_transformers import declaration
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -35,6 +31,7 @@ from bert_tf.data.ranking_metrics import (
 )
 from bert_tf.data.texts import require_room
 from bert_tf.finetuning.distillation import VectorTeacher
+from bert_tf.finetuning.encoder import vector_spec, warn_of_other_vectors
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.finetuning.prediction import require_texts
 from bert_tf.finetuning.run_metadata import warn_of_other_inputs
@@ -112,23 +109,23 @@ class Embeddings(Task):
     def open_teacher(self, devices: Any) -> VectorTeacher:
         """Opens any encoder; its vectors are made as it declares, or else as those of this run."""
         run, path = self.options, self.options.teacher or ""
-        check_encoder(RunFolder.of(path))
-        lower_case, declared = find_source(path).do_lower_case, declared_vectors(RunFolder.of(path))
-        if declared and (declared.unsupported or declared.lower_case):
-            raise UserError(f"--teacher={path}: {declared}, which is not supported")
+        lower_case = find_source(path).do_lower_case
+        spec = vector_spec(RunFolder.of(path), default=run.pooling)
+        if spec.lower_case:
+            raise UserError("it lower-cases texts by itself, which is not supported", at=path)
         teacher_options = EmbeddingsOptions(
             init_checkpoint=path,
             do_lower_case=run.do_lower_case if lower_case is None else lower_case,
-            pooling=declared.pooling if declared else run.pooling,
-            max_seq_length=(declared and declared.max_seq_length) or run.max_seq_length,
-            query_prefix=declared.prefix(is_query=True) if declared else "",
-            passage_prefix=declared.prefix(is_query=False) if declared else "",
+            pooling=spec.pooling,
+            max_seq_length=spec.max_seq_length or run.max_seq_length,
+            query_prefix=spec.prefix(is_query=True),
+            passage_prefix=spec.prefix(is_query=False),
         )
         teacher = Embeddings(*read_model_files(teacher_options))
         query_prefix, prefix = teacher.options.query_prefix, teacher.options.passage_prefix
         if (size := teacher.vector_size) != self.vector_size:
             sizes = f"has vectors of size {size}, but this model of {self.vector_size}"
-            advice = "Choose another teacher, or write its cosines to a column for --loss=cosine"
+            advice = "Write its cosines to a column for --loss=cosine"
             raise UserError(f"--teacher={path} {sizes}", fix=advice)
 
         def texts(match: Match) -> list[Text]:
@@ -162,15 +159,13 @@ class Embeddings(Task):
         if 0 < num_queries == len(examples) - 1 and not options.is_scored(split):
             yield f"{data.path}: only 1 passage to find, so that all metrics are 1"
         if split == "train" and options.sizes and self.vector_size not in options.sizes:
-            problem = f"--matryoshka_dims leaves out the whole size, {self.vector_size}"
-            yield f"{problem}, which extract_features.py and search_texts.py use"
-        path = options.init_checkpoint if split == "train" else None
-        folder = RunFolder.of(path or "")
-        declared = declared_vectors(folder) if path else None
-        if declared and folder.script:
+            yield f"--matryoshka_dims leaves out the whole size, {self.vector_size}"
+        folder = RunFolder.of(options.init_checkpoint or "")
+        if split == "train" and folder.script == "run_embeddings":
             warn_of_other_inputs(folder, options, options.max_seq_length)
-        elif declared:
-            yield from declared.compare(options)
+        elif split == "train" and options.init_checkpoint:
+            used = {"query": options.query_prefix, "passage": options.passage_prefix}
+            warn_of_other_vectors(folder, options.poolings, None, used)
 
     def identity(self, examples: Sequence[Any]) -> Iterator[tuple[Any, Sequence[str]]]:
         """Returns each match with its texts; of an evaluation, each text, and the judgments."""

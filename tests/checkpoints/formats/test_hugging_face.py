@@ -127,7 +127,7 @@ def test_sharded_weights_are_read(models, modified, tmp_path):
     with pytest.raises(UserError, match=r"No such file: .*model-00002-of-00003"):
         find_source(str(folder))
     index.write_text(json.dumps({"weight_map": {"a": "../secret.safetensors"}}))
-    with pytest.raises(UserError, match=r"lists '\.\./secret\.safetensors', which is not"):
+    with pytest.raises(UserError, match=r"Received: \.\./secret\.safetensors"):
         find_source(str(folder))
 
 
@@ -175,7 +175,6 @@ def test_model_without_pooler_is_converted(folders, tmp_path, modified):
 def test_activation_names_are_mapped(modified, transformers_name, our_name):
     source = find_source(str(modified("encoder", hidden_act=transformers_name)))
     assert source.config().hidden_act == our_name
-    assert any("erf" in note for note in source.notes) is (transformers_name == "gelu")
     if transformers_name != "gelu_new":
         head = heads.registered()["encoder"]
         config = hugging_face_config.make_config(source.config(), head, 0, None, 0)
@@ -190,22 +189,6 @@ def test_gelu_erf_is_exact():
     assert 1e-4 < difference < 5e-4
 
 
-def test_unknown_architecture_is_reported(modified):
-    model = modified("encoder", architectures=["BertForPreTrainedX"])
-    (note,) = find_source(str(model)).notes
-    assert "unknown architecture BertForPreTrainedX" in note
-
-
-@pytest.mark.parametrize(
-    ("problem_type", "flag"),
-    [("multi_label_classification", "multilabel"), ("regression", "regression")],
-)
-def test_problem_type_is_reported(modified, problem_type, flag):
-    (note,) = find_source(str(modified("classification", problem_type=problem_type))).notes
-    assert f"problem_type is {problem_type}. " in note
-    assert f"--problem_type={flag}" in note
-
-
 def test_missing_config_keys_use_defaults():
     config = hugging_face_config.read({"vocab_size": 9}, "config.json")
     assert (config.type_vocab_size, config.hidden_act) == (2, "gelu_erf")
@@ -215,12 +198,12 @@ def test_missing_config_keys_use_defaults():
     ("settings", "message"),
     [
         ({"layer_norm_eps": 1e-5}, r"layer_norm_eps=1e-05 is not supported"),
-        ({"model_type": "roberta"}, r"model_type is 'roberta'"),
+        ({"model_type": "roberta"}, "model_type is 'roberta'"),
         ({"model_type": "distilbert"}, "model_type is 'distilbert'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key'"),
         ({"is_decoder": True}, "is_decoder=True"),
-        ({"hidden_act": "silu"}, "hidden_act must be one of gelu.*; got 'silu'"),
-        ({"hidden_act": None}, "hidden_act .*; got None"),
+        ({"hidden_act": "silu"}, "expected hidden_act, one of gelu.* Received: 'silu'"),
+        ({"hidden_act": None}, "hidden_act.* Received: None"),
         ({"hidden_size": "wide"}, r"config\.json: hidden_size must be a positive integer"),
     ],
 )
@@ -270,7 +253,7 @@ def test_special_tokens_are_read(modified):
     source = find_source(str(folder))
     assert source.tokenizer_settings == {"special_tokens": known}
     (note,) = source.notes
-    assert "added tokens that are split into pieces: [E1]. Pass" in note
+    assert "added tokens are split into pieces: [E1]" in note
 
 
 ADDED = {"[E1]": {"special": True}, "plot-X": {}, "new york": {}, "slows": {}}

@@ -47,7 +47,7 @@ def test_config_mismatch_is_rejected(tmp_path, tiny):
         (tmp_path / path.name).write_bytes(path.read_bytes())
     other = BertConfig.from_dict({**tiny.config.to_dict(), "num_attention_heads": 4})
     (tmp_path / "bert_config.json").write_text(other.to_json_string())
-    with pytest.raises(UserError, match=r"num_attention_heads is 4 in .* but 2 in the weights"):
+    with pytest.raises(UserError, match="num_attention_heads is 4, but 2 in the weights"):
         find_source(str(tmp_path)).config()
 
 
@@ -72,7 +72,7 @@ def test_several_encoders_are_rejected(tiny, tmp_path):
         other=tf.Variable(tf.ones([9, 4]), name="word_embeddings/embeddings"),
     )
     encoders.write(str(tmp_path / "bert_model.ckpt"))
-    with pytest.raises(UserError, match="has several encoders"):
+    with pytest.raises(UserError, match="several encoders"):
         find_source(str(tmp_path))
 
 
@@ -95,9 +95,9 @@ def test_optimizer_and_heads_are_ignored(tmp_path):
 
 def test_other_object_based_checkpoints_are_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0, name="scale")).save(str(tmp_path / "ckpt"))
-    with pytest.raises(UserError, match=r"BERT encoder .* the variables scale"):
+    with pytest.raises(UserError, match=r"no BERT encoder .*It contains: scale"):
         find_source(prefix)
     # For example the checkpoint of a SavedModel that only preprocesses.
     prefix = tf.train.Checkpoint().save(str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match=r"BERT encoder .*, or any weights. Is it a preprocessor"):
+    with pytest.raises(UserError, match=r"no BERT encoder .*It contains: no weights"):
         find_source(prefix)

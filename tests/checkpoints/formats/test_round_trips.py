@@ -119,7 +119,7 @@ def test_optimizer_is_stripped_from_models_with_more_variables(tiny, tmp_path):
 )
 def test_models_that_are_no_bert_are_refused(tmp_path, names):
     checkpoint.write(str(tmp_path / "a.ckpt"), {name: np.ones([2, 2], "float32") for name in names})
-    with pytest.raises(UserError, match=rf"not contain all weights of BERT.*{names[0]}"):
+    with pytest.raises(UserError, match=rf"not all weights of BERT.*{names[0]}"):
         _convert(tmp_path / "a.ckpt", tmp_path / "b.ckpt")
     assert not (tmp_path / "b.ckpt.index").exists()
     text = describe(find_source(str(tmp_path / "a.ckpt")))
@@ -178,9 +178,7 @@ def test_extra_config_keys_and_gelu_variant_are_kept(tiny, tmp_path):
 
 def test_files_next_to_a_prefix_are_not_overwritten(models, tmp_path):
     (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
-    with pytest.raises(
-        UserError, match=r"bert_config\.json already exists, with different content"
-    ):
+    with pytest.raises(UserError, match=r"bert_config\.json: already exists"):
         _convert(models["encoder"], tmp_path / "x.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
     assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'
@@ -258,9 +256,9 @@ def test_output_without_config_and_vocabulary_is_reported(models, tmp_path, run_
     to = "original" if name == "out" else "auto"
     _convert(tmp_path, tmp_path / "new" / name, to=to, **flags)
     found = {
-        record.args[0]: record.levelname
+        record.getMessage().split()[5].rstrip(":"): record.levelname
         for record in run_log.records
-        if "does not include" in record.msg
+        if "does not include" in record.getMessage()
     }
     assert found == levels
 

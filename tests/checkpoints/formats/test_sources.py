@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bert_tf.base.errors import UserError
-from bert_tf.checkpoints.formats import archives, convert, find_source
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.options import ConversionOptions
 from tests.checkpoints.formats.conftest import NAMES, assert_same
 
@@ -102,8 +102,8 @@ def test_zip_bomb_is_rejected(models, tmp_path, monkeypatch):
     find_source(path)
     # Copy the archive: one that has been unpacked is not checked again.
     copied = str(shutil.copy(path, tmp_path / "y.zip"))
-    monkeypatch.setattr(archives, "_ALWAYS_ALLOWED_BYTES", 1000)
-    with pytest.raises(UserError, match=r"Refusing to unpack .*would unpack to 10,\d+,\d+"):
+    monkeypatch.setattr("bert_tf.checkpoints.formats.detection._ALWAYS_ALLOWED_BYTES", 1000)
+    with pytest.raises(UserError, match=r"would unpack to 10,\d+,\d+"):
         find_source(copied)
 
 
@@ -122,7 +122,7 @@ def test_truncated_zip_is_rejected(models, tmp_path, fraction):
     path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/")
     content = (tmp_path / "x.zip").read_bytes()
     (tmp_path / "x.zip").write_bytes(content[: int(fraction * len(content))])
-    with pytest.raises(UserError, match="is not a complete zip file"):
+    with pytest.raises(UserError, match="cannot be unpacked"):
         find_source(path)
 
 
@@ -133,9 +133,7 @@ def test_directory_must_contain_one_model(models, tmp_path):
     )
     for path in models["encoder"].glob("bert_model*"):
         (tmp_path / "x" / path.name).write_bytes(path.read_bytes())
-    with pytest.raises(
-        UserError, match=r"contains two models, model\.safetensors and bert_model\.ckpt"
-    ):
+    with pytest.raises(UserError, match=r"two models, model\.safetensors and bert_model\.ckpt"):
         find_source(str(tmp_path / "x"))
     assert find_source(str(tmp_path / "x" / "bert_model.ckpt")).kind == "original"
     (tmp_path / "empty").mkdir()

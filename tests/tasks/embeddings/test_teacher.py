@@ -159,7 +159,7 @@ def test_mistakes(options, teacher, tmp_path):
     shutil.copytree(teacher, copy)
     modules = (copy / "modules.json").read_text().replace("models.Pooling", "models.Dense")
     (copy / "modules.json").write_text(modules)
-    fail("--teacher=.*dense: .*modules Transformer, Dense, which is not supp", teacher=str(copy))
+    fail("dense/.*modules Transformer, Dense, which is not supp", teacher=str(copy))
     (copy / "run.json").write_text('{"script": "run_ranking"}')
     fail("has no vectors of texts: run_ranking trained it", teacher=str(copy))
     assert not (tmp_path / "out").exists()

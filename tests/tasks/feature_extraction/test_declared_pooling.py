@@ -127,15 +127,15 @@ def test_transformer_in_a_subfolder(model, tmp_path):
 @pytest.mark.parametrize(
     ("modules", "flags", "warning"),
     [
-        ([], {"pooling": "mean", "layers": "-1"}, "declares pooling=cls, but --pooling=mean was"),
-        ([NORMALIZE], {"pooling": "cls", "layers": "-1"}, "declares pooling=cls, normalized, but"),
+        ([], {"pooling": "mean", "layers": "-1"}, "declares pooling=cls, not --pooling=mean"),
+        ([NORMALIZE], {"pooling": "cls", "layers": "-1"}, "declares pooling=cls, normalized, not"),
         (
             [DENSE],
             {"pooling": "cls", "layers": "-1"},
-            "declares the modules Transformer, Pooling, Dense, but",
+            "declares the modules Transformer, Pooling, ",
         ),
-        ([], {"layers": "-2"}, "--layers=-2 was passed, but the vectors of "),
-        ([], {"max_seq_length": 6}, "--max_seq_length=6 was passed, but the vectors of "),
+        ([], {"layers": "-2"}, "is for --layers=-1, not -2"),
+        ([], {"max_seq_length": 6}, "is for --max_seq_length=20, not 6"),
         ([], {"layers": "-1", "max_seq_length": 20}, None),
         ([], {"pooling": "cls", "layers": "-1"}, None),
         ([], {"pooling": "none", "layers": "-1"}, None),
@@ -157,11 +157,7 @@ def test_contradictory_flags_warn(model, run_log, modules, flags, warning):
         ({"pooling_mode_weightedmean_tokens": True}, [], "declares pooling pooling_mode_weighted"),
         ({"pooling_mode_mean_sqrt_len_tokens": True}, [], "pooling_mode_mean_sqrt_len_tokens"),
         (CLS, [NORMALIZE, POOLING], "the modules Transformer, Pooling, Normalize, Pooling"),
-        (
-            CLS,
-            [{**DENSE, "type": "my.Own"}],
-            "Transformer, Pooling, Own, which is not supported. Pass --pool",
-        ),
+        (CLS, [{**DENSE, "type": "my.Own"}], "Transformer, Pooling, Own, which is not supported"),
     ],
 )
 def test_what_cannot_be_computed_is_refused(model, config, modules, problem):
@@ -176,7 +172,7 @@ def test_damaged_declarations(model):
     with pytest.raises(UserError, match=r"1_Pooling/config\.json"):
         vectors(model)
     (model / "modules.json").write_text('["Transformer"]')
-    with pytest.raises(UserError, match="is not a list of modules"):
+    with pytest.raises(UserError, match="no list of modules"):
         vectors(model)
 
 
@@ -185,12 +181,11 @@ def test_pooling_without_the_prompt(model, run_log):
     vectors(model)  # without prompts, they are the same
     settings = model / "config_sentence_transformers.json"
     settings.write_text('{"prompts": {"query": "query: ", "document": ""}}')
-    expected = r"without the prompt \(include_prompt=false\), which is not supported\. Pass --pool"
-    with pytest.raises(UserError, match=expected):
+    with pytest.raises(UserError, match="include_prompt=false"):
         vectors(model)
     run_log.clear()
     vectors(model, pooling="cls", layers="-1", max_seq_length=20)
-    assert "(include_prompt=false), but --pooling=cls was passed" in run_log.text
+    assert "(include_prompt=false), not --pooling=cls" in run_log.text
 
 
 def test_prompt_is_reported(model, run_log):
@@ -198,7 +193,7 @@ def test_prompt_is_reported(model, run_log):
     prompts = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
     (model / "config_sentence_transformers.json").write_text(json.dumps(prompts))
     vectors(model)
-    assert "the texts get no prompt. Write 'query: ' before each of them" in run_log.text
+    assert "the texts get no prompt: write 'query: ' before each" in run_log.text
 
 
 def test_pairs_are_reported_for_encoders_of_single_texts(model, run_log):
@@ -206,7 +201,7 @@ def test_pairs_are_reported_for_encoders_of_single_texts(model, run_log):
     predictor = Predictor(model, script="extract_features")
     predictor([("a text", "another"), "a text"])
     predictor([("a text", "another")])
-    message = "1 of 2 inputs has two texts, but the encoder compares single texts. Pass each text"
+    message = "1 of 2 inputs has two texts, but the encoder compares single texts"
     assert run_log.text.count("single texts") == run_log.text.count(message) == 1
 
 
@@ -216,12 +211,10 @@ def test_exports_and_conversions_warn(model, tmp_path, run_log):
     (model / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
     flags = {"model_dir": str(model), "export_dir": str(tmp_path / "out"), "format": "onnx"}
     export_model.run(ExportOptions(**flags, pooling="cls", max_seq_length=20))
-    assert "declares pooling=cls, normalized, but the export has --pooling=cls" in run_log.text
+    assert "declares pooling=cls, normalized, not --pooling=cls" in run_log.text
     convert_checkpoint.run(ConversionOptions(input=str(model), output=str(tmp_path / "copy.ckpt")))
-    found = (
-        "declares pooling=cls, normalized, and the prefixes 'query: ', 'text: '. The output does"
-    )
-    assert f"{found} not: pass --to=sentence_transformers, or pooling and prefixes" in run_log.text
+    found = "declares pooling=cls, normalized, with the prompts {'query': 'query: ', 'passage'"
+    assert found in run_log.text
 
 
 @pytest.mark.parametrize("to", ["sentence_transformers", "original"])
@@ -244,7 +237,7 @@ def test_conversions_keep_the_declaration(model, modules, to, tmp_path, run_log)
 def test_conversions_declare_the_mean_by_default(model, tmp_path, run_log):
     request = {"output": str(tmp_path / "copy"), "to": "sentence_transformers"}
     convert_checkpoint.run(ConversionOptions(input=str(model), **request))
-    assert "declares no pooling: its vectors will be the mean of the tokens" in run_log.text
+    assert "The vectors will be the mean of the tokens" in run_log.text
     copy = declared_vectors(RunFolder(request["output"]))
     assert (copy.pooling, copy.normalize) == ("mean", False)
 

@@ -113,7 +113,7 @@ def test_pooled_jsonl_output(tiny, folder, pooling):
 @pytest.mark.parametrize("max_bytes", [1 << 28, 1])
 def test_array_output(tiny, folder, monkeypatch, max_bytes):
     # The result does not depend on the number of buffered texts.
-    monkeypatch.setattr("bert_tf.tasks.feature_extraction.extraction._MAX_BYTES", max_bytes)
+    monkeypatch.setattr("bert_tf.finetuning.encoder._MAX_BYTES", max_bytes)
     output = np.load(run(tiny, folder, layers="1,-2", output_format="npz"))
     assert output["layers"].tolist() == [1, -2]
     splits = output["row_splits"].tolist()
@@ -438,8 +438,12 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
     [
         ({"pretokenized": True}, "A Good Film\n" * 5, "most frequent words: A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
-        ({"output_file": "out.npy"}, "good\n", "out.npy will contain JSON lines"),
-        ({"output_file": "out.npz", "output_format": "jsonl"}, "good\n", "will contain JSON lines"),
+        ({"output_file": "out.npy"}, "good\n", "out.npy: JSON lines will be written"),
+        (
+            {"output_file": "out.npz", "output_format": "jsonl"},
+            "good\n",
+            "JSON lines will be written",
+        ),
         ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
         (
             {"text_column": "id"},
@@ -452,7 +456,7 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
             "a\tb\n1\tgood\n2\t\n",
             "1 of 2 texts is empty. The first is text 2",
         ),
-        ({}, "good ||| film\n\n\n", "in.txt: 2 of 3 texts are empty. The first is text 2"),
+        ({}, "good ||| film\n\n\n", "in.txt: 2 of 3 texts are empty, first text 2"),
     ],
 )
 def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning):

@@ -5,7 +5,7 @@ import socket
 import pytest
 from fastapi import HTTPException
 
-from bert_tf.serving.browsers import BrowserCheck
+from bert_tf.serving.gate import BrowserCheck
 from bert_tf.serving.options import ServingOptions
 
 PORT = 8501
