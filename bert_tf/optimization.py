@@ -13,8 +13,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.base.errors import counted, warn
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.errors import UserError, counted, warn
+from bert_tf.base.foreign_names import error_stubs
 
 _logger = logging.getLogger(__name__)
 
@@ -254,7 +254,10 @@ def create_optimizer(
     """
     # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
-        error_stubs("optimization")["create_optimizer(loss, ...)"]()
+        problem = "create_optimizer(loss, ...) only exists in the TensorFlow 1 code"
+        raise UserError(
+            problem, fix="Use create_optimizer(init_lr, num_train_steps, num_warmup_steps)"
+        )
     if num_warmup_steps and num_warmup_steps < 1:
         received = f"Received: {num_warmup_steps}"
         raise ValueError(f"num_warmup_steps is a number of steps, not a proportion. {received}")

@@ -11,8 +11,8 @@ import typing
 from typing import Any
 
 from bert_tf.base import file_names, files
-from bert_tf.base.errors import UserError, shortened, similar, warn
-from bert_tf.base.other_libraries import use_instead
+from bert_tf.base.errors import UserError, shortened, warn
+from bert_tf.base.foreign_names import similar, use_instead
 from bert_tf.checkpoints.folder import advice_for_model_id
 from bert_tf.checkpoints.run_folder import (
     CONFIG,

@@ -12,8 +12,7 @@ import keras
 from keras import ops
 
 from bert_tf.base.errors import UserError
-from bert_tf.base.other_libraries import advice_of
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.foreign_names import advice_of
 from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.inputs import check_inputs
@@ -46,8 +45,8 @@ class ConfiguredModel(keras.Model):
     ) -> None:
         are_bools = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
         if "is_training" in kwargs or "input_ids" in kwargs or not are_bools:
-            # The original's arguments: raise an error that explains what to use instead.
-            error_stubs("modeling")["BertModel(config, is_training, ...)"]()
+            problem = "BertModel(config, is_training, ...) only exists in the TensorFlow 1 code"
+            raise UserError(problem, fix="Use BertModel(config), then model(inputs)")
         if not isinstance(config, BertConfig):
             received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"
             raise ValueError(f"config must be a BertConfig. {received}")

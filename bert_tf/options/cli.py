@@ -17,7 +17,8 @@ from typing import Any
 from absl import flags
 
 from bert_tf.base import signals
-from bert_tf.base.errors import Terminated, UserError, WorkerLost, reason, similar, warn
+from bert_tf.base.errors import Terminated, UserError, WorkerLost, reason, warn
+from bert_tf.base.foreign_names import similar
 from bert_tf.base.progress import LogHandler, log, text_wrapper
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.options import registry

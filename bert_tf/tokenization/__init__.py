@@ -19,7 +19,7 @@ from typing import Any, NoReturn, TypeVar
 
 from bert_tf.base import files
 from bert_tf.base.errors import brief, warn
-from bert_tf.base.other_libraries import ExplainsNames
+from bert_tf.base.foreign_names import ExplainsNames
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )

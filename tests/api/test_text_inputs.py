@@ -112,9 +112,9 @@ def test_encode_refuses_tensors():
         (
             [SMALL_BERT],
             {"padding": True},
-            "always padded and truncated to max_seq_length",
+            "padded and truncated",
         ),
-        ([SMALL_BERT], {"return_tensors": "tf"}, "Inputs are NumPy arrays"),
+        ([SMALL_BERT], {"return_tensors": "tf"}, "Use max_seq_length"),
         ([SMALL_BERT], {"zzz": 1}, "encode has no argument 'zzz'. Flags are .* do_lower_case"),
         ([TEXTS, SMALL_BERT], {}, r"Received: list. .*list\(zip\(a, b\)\)"),
         ([FullTokenizer(str(SMALL_BERT / "vocab.txt"))], {}, "Received: FullTokenizer. Pass the f"),

@@ -16,7 +16,6 @@ from bert_tf.base.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
     DeviceOptions,
-    EmbeddingsOptions,
     ExtractionOptions,
     HubClassifierOptions,
     MaskedWordsOptions,
@@ -141,8 +140,7 @@ def test_invalid_flags_are_rejected(arguments, message):
 @pytest.mark.parametrize(
     ("options_class", "name", "meant"),
     [
-        (EmbeddingsOptions, "temperature", "loss_scale"),
-        (SearchOptions, "k", "top_k"),
+        (SearchOptions, "k", "top_k or --rerank_top_k"),
         (SquadOptions, "data_dir", "train_file or --predict_file"),
         (ExtractionOptions, "data_dir", "input_file"),
         (SquadOptions, "eval_file", "predict_file"),

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_tf.base import backend
 from bert_tf.base.errors import UserError, note
-from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.foreign_names import explains_fields
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, find_label_id

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.foreign_names import explains_fields
 from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, MaskedTexts
 from bert_tf.tokenization import FullTokenizer
 

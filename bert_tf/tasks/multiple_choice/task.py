@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base.errors import counted
-from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.foreign_names import explains_fields
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops

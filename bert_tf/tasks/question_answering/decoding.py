@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.foreign_names import explains_fields
 from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.squad_reader import SEPARATORS, SquadExample
 from bert_tf.tasks.question_answering.windows import Windows

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.foreign_names import explains_fields
 from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops, ranking_metrics

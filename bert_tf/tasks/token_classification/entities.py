@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_tf.base.other_libraries import explains_fields
+from bert_tf.base.foreign_names import explains_fields
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.windows import locate_words
 
