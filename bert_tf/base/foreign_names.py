@@ -20,8 +20,11 @@ _DATASET = "bert_tf.data.input_pipeline.read_dataset, or tf.data.Dataset.from_te
 # the owners "flag" and "input", the last column has the names here.
 _ROWS = (
     # The original code of 2018.
-    ("run_classifier run_squad extract_features", "input_fn_builder", _DATASET),
-    ("run_classifier", "file_based_input_fn_builder", _DATASET),
+    (
+        "run_classifier run_squad extract_features",
+        "input_fn_builder file_based_input_fn_builder",
+        _DATASET,
+    ),
     ("run_classifier run_squad", "create_model", "BertClassifier or BertSpanLabeler of bert_tf"),
     ("run_classifier run_squad extract_features", "model_fn_builder", "bert_tf.run(options)"),
     ("run_squad", "FeatureWriter", "bert_tf.data.records.write_records"),
@@ -31,9 +34,17 @@ _ROWS = (
     (
         "BertModel",
         "get_pooled_output get_sequence_output get_all_encoder_layers get_embedding_output",
-        'model(inputs), a dict of outputs, such as model(inputs)["pooled_output"]',
+        'model(inputs)["pooled_output"], or another output of that dict',
     ),
     ("optimization", "AdamWeightDecayOptimizer", "bert_tf.optimization.AdamWeightDecay"),
+    # Version 1.0.
+    (
+        "Task",
+        "labels text_pairs run_entries targets texts_per_row metric_names lower_is_better "
+        "soft_targets loss_uses_padding rows_are_independent predict_split serve "
+        "write_predictions report texts",
+        "no effect any more, see CHANGELOG.md",
+    ),
     # Flags.
     ("flag", "data_dir", "train_file predict_file input_file"),
     ("flag", "dev_file eval_file validation_file", "eval_file predict_file"),

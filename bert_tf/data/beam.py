@@ -44,12 +44,8 @@ class BeamOptions(Options, affects=DEVICES):
         "Options for the runner, such as project=my-project,region=europe-west1. Beam's own syntax "
         "also works: '--project=my-project --labels=a,b'.",
         new=True,
+        needs=("beam_runner",),
     )
-
-    def check_beam(self) -> None:
-        """Raises a UserError if there are options for a runner, but no runner."""
-        if self.beam_options and not self.beam_runner:
-            raise UserError("--beam_options needs --beam_runner, such as DirectRunner")
 
 
 def for_each_on_beam(

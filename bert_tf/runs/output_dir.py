@@ -133,12 +133,6 @@ def write_summary(
     folder, seed and metrics of each of the runs, at least two; and `best`, the entry of the best.
     """
     metrics = [plain_metrics(run.metrics) for run in runs]
-    # Matthews correlation is 0 if all predictions are equal. Other tasks lack this metric.
-    if not any(values.get("eval_matthews", 1) for values in metrics):
-        warn(
-            f"eval_matthews is 0: all {len(runs)} runs predict only one label",
-            fix="Check the labels, or lower --learning_rate",
-        )
     table = np.array([[float(value) for value in values.values()] for values in metrics])
     mean = dict(zip(metrics[0], table.mean(axis=0).tolist(), strict=True))
     deviation = dict(zip(metrics[0], table.std(axis=0, ddof=1).tolist(), strict=True))

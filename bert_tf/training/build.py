@@ -46,16 +46,13 @@ def build_model(
 def freeze_layers(model: Any, count: int) -> None:
     """Freezes the embeddings and the first `count` encoder layers; 0 freezes nothing."""
     layers = model.bert.encoder.transformer_layers
-    if count > len(layers):
-        existing = counted(len(layers), "layer")
-        raise UserError(f"--freeze_layers={count}, but the model has only {existing}")
     if count:
         model.bert.embeddings.trainable = False
         for layer in layers[:count]:
             layer.trainable = False
-        if not model.trainable_weights:
-            problem = "leaves nothing to train, because the model has no head. Pass at most"
-            raise UserError(f"--freeze_layers={count} {problem} {count - 1}")
+        if count > len(layers) or not model.trainable_weights:
+            existing = counted(len(layers), "layer")
+            raise UserError(f"--freeze_layers={count} is too many: the model has {existing}")
         note(f"Froze the embeddings and the first {counted(count, 'layer', of=len(layers))}")
 
 

@@ -21,7 +21,7 @@ from bert_tf import checkpoint
 from bert_tf.base.errors import UserError
 from bert_tf.options import DeviceOptions
 from bert_tf.training import Devices, open_devices
-from bert_tf.training.cluster import read_cluster
+from bert_tf.training.devices import read_cluster
 from tests.oracle import ROOT
 from tests.training.runs import LAUNCHER, Runs, subprocess_environment
 

@@ -6,7 +6,16 @@ import re
 from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.data.beam import BeamOptions
-from bert_tf.options.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
+from bert_tf.options.declare import (
+    DATA,
+    DEVICES,
+    PATH,
+    RESULTS,
+    RUN,
+    DefaultStr,
+    check_needs,
+    option,
+)
 from bert_tf.options.shared import EngineOptions, ModelOptions
 from bert_tf.tables.columns import is_name
 
@@ -113,7 +122,7 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, affects=RESULT
         """Checks the options without reading any files."""
         self.check_required()
         self.check_model()
-        self.check_beam()
+        check_needs(self)
         path = self.input_file or ""
         if not self.beam_runner and re.search("[,*?]", path) and not files.exists(path):
             advice = "For several, pass --beam_runner=DirectRunner, or join them with cat"
