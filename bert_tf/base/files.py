@@ -269,7 +269,7 @@ def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> l
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular_only=True) as file:
         if size(path) > max_bytes:
-            raise UserError(f"{path} has more than {max_bytes >> 20} MB: is it the right file?")
+            raise UserError(f"{path} has more than {max_bytes >> 20} MB")
         return list(text_lines.read(path, file, max_bytes))
 
 

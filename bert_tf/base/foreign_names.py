@@ -5,15 +5,12 @@ other names, `similar` compares spellings; `docs/coming_from/` has the long list
 """
 
 import difflib
-import functools
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from bert_tf.base.errors import UserError, shortened
+from bert_tf.base.errors import UserError
 
-_Tuple = TypeVar("_Tuple", bound=tuple)
 _DATASET = "bert_tf.data.input_pipeline.read_dataset, or tf.data.Dataset.from_tensor_slices"
 # Owners, patterns of names, and what to use instead; the first row that matches counts, and at most
 # 40 are allowed. An owner is a class, a module or a script; "any": all classes and all flags. For
@@ -188,33 +185,8 @@ def error_stubs(owner: str) -> dict[str, Callable[..., NoReturn]]:
     return {name: stub(name, advice) for names, advice in rows for name in names.split()}
 
 
-def explains_fields(cls: type[_Tuple]) -> type[_Tuple]:
-    """Makes a named tuple raise errors that list its fields, for keys and unknown attributes."""
-    has = f"It has the attributes {', '.join(getattr(cls, '_fields', ()))}"
-    item_at = cls.__getitem__
-
-    def __getitem__(self: Any, index: Any) -> Any:
-        if isinstance(index, str):
-            raise TypeError(f"{cls.__name__!r} object has no keys, such as {index!r}. {has}")
-        return item_at(self, index)
-
-    def __getattr__(self: Any, name: str) -> NoReturn:
-        raise AttributeError(f"{cls.__name__!r} object has no attribute {name!r}. {has}")
-
-    for method in (__getitem__, __getattr__):
-        setattr(cls, method.__name__, method)
-    return cls
-
-
 class ExplainsNames:
-    """Base class whose errors for unknown attributes and keywords say what to use instead."""
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        for name, method in [*vars(cls).items()]:
-            is_public = name in ("__init__", "__call__") or not name.startswith("_")
-            if inspect.isfunction(method) and is_public:
-                setattr(cls, name, _explains_arguments(method))
+    """Base class whose errors for unknown attributes say what to use instead."""
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> NoReturn:
@@ -230,28 +202,3 @@ class ExplainsNames:
             found = f"{type(self).__name__!r} object has no attribute {name!r}"
             found += f". {text}" if (text := use_instead(name, type(self))) else ""
             raise AttributeError(found, name=name, obj=self)
-
-
-def _explains_arguments(method: Any) -> Any:
-    """Makes a method raise a UserError for arguments that it cannot be called with."""
-
-    @functools.wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return method(self, *args, **kwargs)
-        except TypeError:
-            _check_arguments(method, self, args, kwargs)
-            raise
-
-    return call
-
-
-def _check_arguments(method: Any, owner: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
-    signature, name = inspect.signature(method), f"{type(owner).__name__}.{method.__name__}"
-    try:
-        signature.bind(owner, *args, **kwargs)
-    except TypeError as error:
-        names = [*signature.parameters][1:]
-        unknown = next(iter(kwargs.keys() - names), "")
-        found = unknown and use_instead(unknown, type(owner))
-        raise UserError(f"{name}: {error}. {found or f'It takes {shortened(names)}'}") from None

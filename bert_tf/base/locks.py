@@ -93,7 +93,7 @@ def _try_lock(path: str) -> int | str:
         except (BlockingIOError, PermissionError, FileNotFoundError):
             is_locked = False
         except OSError as error:
-            warn(f"Cannot lock {path} ({error})", fix="Do not let another run write there")
+            warn(f"Cannot lock {path} ({error})")
             is_locked = True
         os.lseek(descriptor, 0, os.SEEK_SET)
         if not is_locked:

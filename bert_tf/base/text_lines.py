@@ -23,7 +23,7 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
     lines = iter(read_line, b"") if isinstance(file, io.IOBase) else iter(file)
     for line_number, line in enumerate(lines, start=1):
         if len(line) > max_bytes:
-            problem = f"the line has more than {max_bytes >> 20} MB. Is this a text file?"
+            problem = f"the line has more than {max_bytes >> 20} MB"
             raise UserError(problem, at=Place(name, line_number))
         yield line
 
@@ -41,7 +41,7 @@ def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
             command = f"iconv -f {'utf-16' if is_utf16 else 'windows-1252'} -t utf-8"
             if not is_other and (is_utf16 or b"\0" not in raw):
                 fix = f"Convert it, for instance with {command} {os.path.basename(name)}"
-                raise UserError(f"not UTF-8: {byte}", at=place, fix=fix) from error
+                raise UserError(f"the file is not UTF-8 ({byte})", at=place, fix=fix) from error
             is_other = True
         if is_other:
             fix = "Convert it to plain text, CSV or JSON lines"

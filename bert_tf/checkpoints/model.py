@@ -14,7 +14,7 @@ import numpy as np
 from bert_tf.base import backend
 from bert_tf.base.errors import UserError, brief, counted, note, shortened, warn
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
-from bert_tf.checkpoints.formats.configs import POOLER
+from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, non_finite, read, shapes, step_of, write
@@ -285,6 +285,9 @@ def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, li
         listed = shortened(differing, 4) if differing else summarize(names)
         parts += [f"only in the {side}: {listed}"] if names else []
     advice = "Pass the --bert_config_file that it was trained with"
+    theirs, ours = (sizes.get(WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, expected))
+    if theirs and ours and theirs != ours:
+        advice = f"Its hidden_size is {theirs}, and the model's is {ours}. {advice}"
     if not (missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)):
         advice = "Its head differs. convert_checkpoint.py --head=encoder extracts the encoder"
     raise UserError(f"Checkpoint {prefix} does not fit the model ({'; '.join(parts)})", fix=advice)

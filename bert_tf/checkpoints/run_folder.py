@@ -147,8 +147,11 @@ class RunFolder:
         """Raises a UserError if the folder contains several runs with different seeds."""
         # An interrupted command has not written the summary yet.
         if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
-            best = self._read_json(RUNS).get("best", {}).get("folder", "run_1")
-            raise UserError(f"{self} contains several runs", fix=f"Pass one: {self.file(best)}")
+            best = self._read_json(RUNS).get("best", {}).get("folder")
+            which = (
+                f"the best is {self.file(best)}" if best else f"the first is {self.file('run_1')}"
+            )
+            raise UserError(f"{self} contains several runs: pass one of them; {which}")
 
     def subfolders(self, count: int) -> "list[RunFolder]":
         """Returns the folders of `count` runs with different seeds."""

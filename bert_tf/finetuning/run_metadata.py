@@ -78,9 +78,6 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     scripts = [name for name, entry in registry.entries().items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
     run.require_one_run()
-    parent = RunFolder(os.path.dirname(run.path))
-    if not script and parent.find(RUN):
-        raise UserError(f"{run} is not the folder of a training run or an export: pass {parent}")
     if not script:
         path = run.file(RUN)
         advice = f". Without it, pass the script: one of {', '.join(scripts)}"

@@ -41,12 +41,10 @@ class ConfiguredModel(keras.Model):
         **kwargs: Any,
     ) -> None:
         are_bools = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
-        if "is_training" in kwargs or "input_ids" in kwargs or not are_bools:
-            problem = "BertModel(config, is_training, ...) only exists in the TensorFlow 1 code"
-            raise UserError(problem, fix="Use BertModel(config), then model(inputs)")
-        if not isinstance(config, BertConfig):
-            received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"
-            raise ValueError(f"config must be a BertConfig. {received}")
+        is_original = "is_training" in kwargs or "input_ids" in kwargs or not are_bools
+        if is_original or not isinstance(config, BertConfig):
+            problem = "A model takes a BertConfig, not the arguments of the TensorFlow 1 code"
+            raise UserError(problem, fix="Use BertModel(BertConfig.from_json_file(path))(inputs)")
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self.use_one_hot_embeddings = use_one_hot_embeddings

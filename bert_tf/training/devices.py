@@ -130,12 +130,8 @@ class Devices:
         for name, own, chief in zip(values, numbers, self.from_chief(numbers), strict=True):
             if own == chief:
                 continue
-            if isinstance(values[name], str):
-                raise UserError(f"Worker {self.worker} has different {name} than worker 0")
-            raise UserError(
-                f"The {name} is {own} for worker {self.worker}, but {chief} for worker 0: all "
-                "workers must read the same files"
-            )
+            values_differ = f": {own} and {chief}" if isinstance(values[name], int) else ""
+            raise UserError(f"Workers {self.worker} and 0 differ in the {name}{values_differ}")
 
 
 def open_devices(

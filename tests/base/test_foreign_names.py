@@ -20,12 +20,9 @@ from bert_tf import (
 from bert_tf.base import foreign_names
 from bert_tf.base.errors import UserError
 from bert_tf.base.foreign_names import advice_of
-from bert_tf.tasks.classification.problem_types import ClassPrediction
-from bert_tf.tasks.question_answering.decoding import AnswerPrediction
-from bert_tf.tasks.token_classification.entities import LabeledWords
 from tests.oracle import ROOT
 
-CLASSIFIER, ENCODER = TextClassifier("folder"), SentenceEncoder("folder")
+CLASSIFIER = TextClassifier("folder")
 PREDICTOR = object.__new__(Predictor)
 TOKENIZER = FullTokenizer(str(ROOT / "examples" / "small_bert" / "vocab.txt"))
 
@@ -56,13 +53,6 @@ def _import(name):
         (lambda: TOKENIZER.decode, "convert_ids_to_tokens"),
         (lambda: TOKENIZER.mask_token_id, "vocab['[MASK]']"),
         (lambda: CLASSIFIER.zzz, "'TextClassifier' object has no attribute 'zzz'"),
-        (lambda: ENCODER.encode(["a"], device="cuda"), "'device'. Use distribution_strategy"),
-        (lambda: PREDICTOR("a", question="b"), "Pass pairs of texts as tuples"),
-        (lambda: CLASSIFIER.predict(["a"], zzz=1), "'zzz'. It takes texts"),
-        (lambda: FullTokenizer("vocab.txt", lowercase=1), "It takes vocab_file, do_lower_case"),
-        (lambda: TOKENIZER.tokenize("a", "b"), "FullTokenizer.tokenize: too many positional"),
-        (lambda: TOKENIZER.tokenize(), "missing a required argument: 'text'. It takes text"),
-        (lambda: CLASSIFIER.fit(["a"]), "missing a required argument: 'labels'. It takes texts"),
         (lambda: TextClassifier("folder", fp16=True), "Use distribution_strategy and precision"),
         (lambda: TextClassifier("folder", num_labels=2), "Leave it out: labels follow"),
         (lambda: TextClassifier("folder", lora_r=2), "freeze_layers"),
@@ -126,21 +116,3 @@ def test_arguments_of_keras_models(tiny, name):
 def test_signatures_and_copies():
     assert [*inspect.signature(TextClassifier.predict).parameters] == ["self", "texts"]
     assert copy.deepcopy(TOKENIZER).vocab == pickle.loads(pickle.dumps(TOKENIZER)).vocab
-
-
-@pytest.mark.parametrize(
-    "prediction",
-    [
-        ClassPrediction("good", {"good": 1.0}),
-        AnswerPrediction("soup", [("soup", 1.0)], None),
-        LabeledWords(["Rome"], ["B-LOC"]),
-    ],
-)
-def test_fields_of_predictions(prediction):
-    names = ", ".join(prediction._fields)
-    with pytest.raises(TypeError, match=f"no keys, such as 'label'. It has the attributes {names}"):
-        prediction["label"]
-    with pytest.raises(AttributeError, match=f"no attribute 'logits'. .* attributes {names}"):
-        _ = prediction.logits
-    assert prediction[0] == next(iter(prediction))
-    assert pickle.loads(pickle.dumps(prediction)) == copy.copy(prediction) == prediction

@@ -142,7 +142,7 @@ TOO_LONG = csv.field_size_limit() + 1
         ("a.jsonl", '{"a": 1}\r{"a": 2}\r', "auto", ":1: invalid JSON"),
         ("a.tsv", "a\tb\nc\t\0d\n", "auto", ":2: NUL byte at position 3.* utf-16le"),
         ("a.csv", 'a,b\n"c\n\0",d\n', "auto", ":3: NUL byte at position 1"),
-        ("a.tsv", "a\tb\n".encode("utf-16"), "auto", ":1: the file is not UTF-8 .* UTF-16"),
+        ("a.tsv", "a\tb\n".encode("utf-16"), "auto", ":1: the file is not UTF-8 .* utf-16"),
         ("a.csv", b"a,b\nc,\xe9\n", "auto", r":2: the file is not UTF-8 \(byte 0xe9 .* iconv"),
         ("a.tsv", f"a\tb\nc\t{'x' * TOO_LONG}\n", "auto", ":2: a cell has more than 131072"),
         ("a.csv", f'a,b\n"c\nd",{"x" * TOO_LONG}\n', "auto", ":2: a cell has more than 131072"),
@@ -284,19 +284,10 @@ def test_folder_for_each_label(tmp_path):
     assert [row.cells["file"] for row in read_table(f"{tmp_path}/neg")] == ["1.txt"]
 
 
-@pytest.mark.parametrize(
-    ("beginning", "advice"),
-    [
-        (b"PAR1", r"Convert it: pandas.read_parquet\(OLD\)"),
-        (b"BZh9", "It is compressed"),
-        (b"@relation sms\n", "ARFF is not read: convert it to CSV or JSON lines"),
-        (b"$FL2@(#) SPSS DATA FILE", r"Convert it: pandas.read_spss\(OLD\)"),
-        (b"version https://git-lfs.github.com/spec/v1", "It is a pointer of Git LFS"),
-    ],
-)
-def test_other_files_say_what_to_do(tmp_path, beginning, advice):
+@pytest.mark.parametrize("beginning", [b"PAR1", b"BZh9", b"@relation sms\n", b"$FL2", b"<?xml"])
+def test_other_files_say_what_they_need(tmp_path, beginning):
     (tmp_path / "train.tsv").write_bytes(beginning + b"\x15\x04\x00")
-    with pytest.raises(UserError, match=rf"train.tsv:1: this is not a text file.*\. {advice}"):
+    with pytest.raises(UserError, match=r"train.tsv:1: this is not a text file.*CSV or JSON lines"):
         list(read_table(str(tmp_path / "train.tsv")))
 
 

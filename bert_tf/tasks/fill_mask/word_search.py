@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_tf.base.foreign_names import explains_fields
 from bert_tf.tasks.fill_mask.masked_texts import BEGIN, CONTINUATION, MASK, MaskedTexts
 from bert_tf.tokenization import FullTokenizer
 
@@ -17,7 +16,6 @@ from bert_tf.tokenization import FullTokenizer
 TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
 
 
-@explains_fields
 class Candidate(NamedTuple):
     """A candidate word for a mask, with its probability."""
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base.errors import counted
-from bert_tf.base.foreign_names import explains_fields
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -31,7 +30,6 @@ from bert_tf.tokenization.text_checks import sample
 _MAX_EQUAL = 0.1
 
 
-@explains_fields
 class ChoicePrediction(NamedTuple):
     """0-based index and text of the most likely ending, and the probability of each ending."""
 

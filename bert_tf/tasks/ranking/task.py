@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.foreign_names import explains_fields
 from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops, ranking_metrics
@@ -37,7 +36,6 @@ from bert_tf.tokenization.fast import BatchTokenizer
 RERANKED = "reranked.trec"
 
 
-@explains_fields
 class Relevance(NamedTuple):
     """How relevant a passage is: a score (the logit), and its sigmoid."""
 
