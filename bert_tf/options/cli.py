@@ -182,10 +182,10 @@ def describe_default(field: dataclasses.Field) -> str:
 
 
 def describe_range(field: dataclasses.Field) -> str:
-    """Returns " Range: ..." for an option with limits; otherwise ""."""
-    if not field.metadata["limits"]:
+    """Returns " Range: ..." for an option with limits; "" if these only exclude 0 and infinity."""
+    lower, upper = field.metadata["limits"] or (0, None)
+    if upper is None or 0 < lower < 1e-5:
         return ""
-    lower, upper = field.metadata["limits"]
     return f" Range: {lower} or more." if upper >= 2**31 - 1 else f" Range: {lower} to {upper}."
 
 
