@@ -39,7 +39,7 @@ def __getattr__(name: str) -> Any:
     if name in _COMPAT_MODULES:
         return import_module(f"bert_tf.{name}")
     if name not in _MODULES:
-        if advice := import_module("bert_tf.base.other_libraries").advice_of(["bert_tf"], name):
+        if advice := import_module("bert_tf.base.foreign_names").advice_of(["bert_tf"], name):
             # Of an AttributeError, `from bert_tf import ...` would not show the message.
             raise ImportError(f"There is no bert_tf.{name}. {advice}", name=__name__)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

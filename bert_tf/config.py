@@ -4,13 +4,12 @@ import copy
 import dataclasses
 import difflib
 import json
-import logging
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, warn
 
 # The original's activations (None and "" mean `linear`), and `gelu_erf`, the exact GELU.
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
@@ -123,8 +122,7 @@ class BertConfig:
         except UserError as error:
             raise UserError(f"{json_file}: {error}") from error
         for key in sorted(vars(config).keys() - json_object):
-            message = "%s lacks %s: using the default, %s"
-            logging.getLogger(__name__).warning(message, json_file, key, getattr(config, key))
+            warn(f"no {key}: using the default, {getattr(config, key)}", at=json_file)
         return config
 
     def to_dict(self) -> dict[str, Any]:

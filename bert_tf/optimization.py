@@ -4,7 +4,6 @@ It is a Keras optimizer for any backend: use it with this package's training loo
 `model.compile(optimizer=create_optimizer(...))`.
 """
 
-import logging
 import numbers
 import re
 from collections.abc import Sequence
@@ -13,10 +12,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.base.errors import counted, warn
-from bert_tf.base.removed_api import error_stubs
-
-_logger = logging.getLogger(__name__)
+from bert_tf.base.errors import UserError, counted, warn
+from bert_tf.base.foreign_names import error_stubs
 
 globals().update(error_stubs("optimization"))
 
@@ -143,9 +140,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         expected = getattr(self._learning_rate, "num_train_steps", None)
         num_steps = int(self.iterations)
         if expected and num_steps > expected:
-            message = "The learning rate was 0 after step %d of %d"
-            advice = "Pass the number of batches in all epochs as num_train_steps"
-            _logger.warning(f"{message}. {advice}", expected, num_steps)
+            problem = f"The learning rate was 0 after step {expected} of {num_steps}"
+            warn(problem, fix="Pass the number of batches in all epochs as num_train_steps")
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns pairs of a trainable variable and its slots, {"adam_m": m, "adam_v": v}."""
@@ -254,7 +250,10 @@ def create_optimizer(
     """
     # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
-        error_stubs("optimization")["create_optimizer(loss, ...)"]()
+        problem = "create_optimizer(loss, ...) only exists in the TensorFlow 1 code"
+        raise UserError(
+            problem, fix="Use create_optimizer(init_lr, num_train_steps, num_warmup_steps)"
+        )
     if num_warmup_steps and num_warmup_steps < 1:
         received = f"Received: {num_warmup_steps}"
         raise ValueError(f"num_warmup_steps is a number of steps, not a proportion. {received}")

@@ -126,4 +126,4 @@ def test_missing_keys_in_a_file_warn(tmp_path, caplog):
     settings["num_layers"] = settings.pop("num_hidden_layers")
     (tmp_path / "config.json").write_text(json.dumps(settings))
     BertConfig.from_json_file(str(tmp_path / "config.json"))
-    assert "config.json lacks num_hidden_layers: using the default, 12" in caplog.text
+    assert "config.json: no num_hidden_layers: using the default, 12" in caplog.text

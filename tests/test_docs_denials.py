@@ -21,7 +21,7 @@ from bert_tf.serving.app import _Routes
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.schemas import PredictRequest
 from bert_tf.tasks.embeddings.model import BertBiEncoder
-from bert_tf.training.cluster import read_cluster
+from bert_tf.training.devices import read_cluster
 from tests.oracle import ROOT
 
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]

@@ -18,8 +18,8 @@ from bert_tf import checkpoints
 from bert_tf.api.predictor import Predictor
 from bert_tf.api.rows import Rows, RowWords, column_names, require_order, text_items, to_array
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, silent, similar, speaking, warn
-from bert_tf.base.other_libraries import ExplainsNames, advice_of, use_instead
+from bert_tf.base.errors import UserError, silent, speaking, warn
+from bert_tf.base.foreign_names import ExplainsNames, advice_of, similar, use_instead
 from bert_tf.base.progress import show_table
 from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.options import registry

@@ -13,7 +13,7 @@ from typing import Any
 from bert_tf.api.text_inputs import items_of
 from bert_tf.base import backend
 from bert_tf.base.errors import UserError, shortened, warn
-from bert_tf.base.other_libraries import ExplainsNames
+from bert_tf.base.foreign_names import ExplainsNames
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.finetuning import run_metadata
 from bert_tf.finetuning.prediction import TaskPredictor

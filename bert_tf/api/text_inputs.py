@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_tf.base.errors import UserError, counted, similar, warn
-from bert_tf.base.other_libraries import use_instead
+from bert_tf.base.errors import UserError, counted, warn
+from bert_tf.base.foreign_names import similar, use_instead
 from bert_tf.checkpoints import formats
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import CUT_TOKENS, convert_examples

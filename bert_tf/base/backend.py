@@ -66,13 +66,8 @@ def require_runtime(loads_model: bool = False) -> None:
             'load models only after the fork, or use multiprocessing.get_context("spawn")'
         )
     tf: Any = sys.modules.get("tensorflow")
-    if tf and not tf.executing_eagerly():
-        graph_mode = "in a tf.Graph, or after tf.compat.v1.disable_eager_execution()"
-        where = "in a tf.function or Dataset.map" if tf.inside_function() else graph_mode
-        raise UserError(f"A model cannot be loaded or called {where}: it needs eager execution")
-    if tf and loads_model and tf.distribute.has_strategy():
-        raise UserError(
-            "A model cannot be loaded inside strategy.scope(): load it outside, and pass "
-            "distribution_strategy= to choose its devices"
-        )
+    has_scope = loads_model and tf and tf.distribute.has_strategy()
+    if has_scope or (tf and not tf.executing_eagerly()):
+        problem = "A model needs eager execution, outside tf.function, Dataset.map, tf.Graph and"
+        raise UserError(f"{problem} strategy.scope()")
     _owner_pid = os.getpid() if loads_model else _owner_pid

@@ -2,7 +2,6 @@
 
 import contextlib
 import copy
-import difflib
 import logging
 import re
 import signal
@@ -16,28 +15,6 @@ _OF_TENSORFLOW = (
     r"Graph execution error:.*?(Node: '\S*'|<stack traces unavailable>)|(\[\[)?\{\{.*?\}\}(\]\])?"
     r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
 )
-# Flags of other libraries, or of other scripts, that have another name here, or several.
-_OF_OTHER_LIBRARIES = {
-    "data_dir": "train_file predict_file input_file",
-    "dev_file": "eval_file predict_file",
-    "eval_file": "predict_file",
-    "eval_steps": "eval_every",
-    "eval_strategy": "eval_every",
-    "evaluation_strategy": "eval_every",
-    "gradient_checkpointing": "recompute_layers",
-    "k": "top_k",
-    "max_steps": "num_train_epochs",
-    "metric_for_best_model": "best_metric",
-    "model_name": "init_checkpoint",
-    "model_name_or_path": "init_checkpoint",
-    "per_device_eval_batch_size": "eval_batch_size",
-    "save_steps": "save_checkpoints_steps",
-    "save_total_limit": "keep_checkpoint_max",
-    "temperature": "loss_scale",
-    "validation_file": "eval_file predict_file",
-    "warmup_ratio": "warmup_proportion",
-    "warmup_steps": "warmup_proportion",
-}
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "contain": "contains"}
 
 
@@ -187,21 +164,6 @@ def brief(names: Iterable[str]) -> list[str]:
     """Returns names, such as labels, on one line each; of a long one, the beginning."""
     lines = (" ".join(name.split()) for name in names)
     return [x if len(x) <= _NAME_LENGTH else f"{x[:_NAME_LENGTH]}..." for x in lines]
-
-
-def similar(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
-    """Returns the names of flags that a misspelled or foreign name may mean, best first."""
-    names, words = [*names], {*re.split("[-_]+", name)}
-    if known := [x for x in _OF_OTHER_LIBRARIES.get(name, "").split() if x in names]:
-        return known
-    # lr: learning_rate; epochs: num_train_epochs; max_length: max_seq_length.
-    initials = [x for x in names if "".join(word[0] for word in x.split("_")) == name]
-    parts = [x for x in names if name in x or words <= {*x.split("_")}]
-    # per_device_train_batch_size: train_batch_size.
-    wholes = [x for x in names if "_" in x and {*x.split("_")} <= words]
-    found = initials or sorted(parts, key=lambda x: x.count("_"))
-    found = found or sorted(wholes, key=len, reverse=True)
-    return (found or difflib.get_close_matches(name, names, limit))[:limit]
 
 
 def excerpt(text: str) -> str:

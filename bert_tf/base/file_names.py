@@ -1,14 +1,11 @@
 """Expands and checks the file names that users pass: input patterns and output paths."""
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
 
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
-
-_logger = logging.getLogger(__name__)
 
 
 def split(names: str) -> list[str]:
@@ -58,17 +55,14 @@ def _list_files(path: str) -> list[str]:
 def require_writable(path: str) -> None:
     """Checks that a file can be written, before hours of work depend on it."""
     if files.is_dir(path):
-        raise UserError(f"{path} is a folder: pass the name of a file to write")
+        raise UserError(f"{path} must be a file, but is a folder")
     name, extension = os.path.splitext(path)
     if extension.lower() in (".gz", ".bz2", ".xz", ".zip"):
-        raise UserError(f"{path} would not be compressed: pass {name}, and compress it afterwards")
+        raise UserError(f"{path} would not be compressed: pass {name}")
     if files.is_stream(path):
         if not os.access(path, os.W_OK):
             raise UserError(f"Cannot write {path}: Permission denied")
         return
-    if path.startswith(("/dev/std", "/dev/fd/", "/proc/")):
-        # Writing replaces the file, which would lose its content and the shell's later output.
-        raise UserError(f"{path} is redirected to a file: pass the name of that file")
     folder = os.path.dirname(files.resolve(path))
     if folder and not files.is_remote(path) and not files.is_dir(folder):
         raise UserError(f"Cannot write {path}: there is no folder {folder}")

@@ -213,7 +213,7 @@ def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
         content = describe_folder(path)
         raise UserError(f"{path} must be a file, but is a folder ({content})")
     if regular_only and not is_remote(path) and not os.path.isfile(path):
-        raise UserError(f"{path} is a pipe or a device: write its content to a file and pass that")
+        raise UserError(f"{path} must be a file, but is a pipe or a device")
     with wrap_errors("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 
@@ -258,9 +258,7 @@ def parse_json(text: str, path: str, line: int = 1, advice: str = "") -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        is_cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
         problem = f"{error.msg.removesuffix(' at')} at position {error.colno}"
-        problem += " (the text ends too early: is it cut off?)" * is_cut
         line += error.lineno - 1
     except (ValueError, RecursionError) as error:  # huge numbers, deep nesting
         problem = str(error)
@@ -271,7 +269,7 @@ def read_small_file_lines(path: str, max_bytes: int = text_lines.MAX_BYTES) -> l
     """Reads the lines of a small file; raises a UserError for pipes, devices and larger files."""
     with open_decompressed(path, regular_only=True) as file:
         if size(path) > max_bytes:
-            raise UserError(f"{path} has more than {max_bytes >> 20} MB: is it the right file?")
+            raise UserError(f"{path} has more than {max_bytes >> 20} MB")
         return list(text_lines.read(path, file, max_bytes))
 
 

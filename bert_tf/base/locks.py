@@ -5,7 +5,6 @@ is left over then locks nothing and need not be removed.
 """
 
 import contextlib
-import logging
 import os
 import socket
 import sys
@@ -16,7 +15,6 @@ from collections.abc import Iterator
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note, warn
 
-_logger = logging.getLogger(__name__)
 # Held locks, as (process id, path). The operating system grants locks to a process, not a thread:
 # this set excludes its other threads. A forked child inherits this set, but not the locks.
 _held: set[tuple[int, str]] = set()
@@ -95,7 +93,7 @@ def _try_lock(path: str) -> int | str:
         except (BlockingIOError, PermissionError, FileNotFoundError):
             is_locked = False
         except OSError as error:
-            warn(f"Cannot lock {path} ({error})", fix="Do not let another run write there")
+            warn(f"Cannot lock {path} ({error})")
             is_locked = True
         os.lseek(descriptor, 0, os.SEEK_SET)
         if not is_locked:

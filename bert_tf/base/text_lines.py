@@ -10,18 +10,10 @@ from bert_tf.base.errors import Place, UserError
 
 # Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
 MAX_BYTES = 1 << 27
-# How other files begin -> what to do with them.
-_DOCUMENTS = {
-    (b"%PDF", b"{\\rtf"): "Save it as plain text",
-    (b"PK\3\4",): "Save it as plain text, or a spreadsheet as CSV; unpack an archive",
-    (b"PAR1",): "Convert it: pandas.read_parquet(OLD).to_json(NEW, orient='records', lines=True)",
-    (b"ARROW1", b"\xff\xff\xff\xff"): "Convert it: datasets.Dataset.from_file(OLD).to_json(NEW)",
-    (b"<?xml", b"\xef\xbb\xbf<?xml"): "XML is not read: convert it to JSON lines or plain text",
-    (b"version https://git-lfs",): "It is a pointer of Git LFS to the file: run git lfs pull",
-    (b"@relation ", b"@RELATION "): "ARFF is not read: convert it to CSV or JSON lines",
-    (b"$FL2", b"$FL3"): "Convert it: pandas.read_spss(OLD).to_csv(NEW, index=False)",
-    (b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd"): "It is compressed: unpack it, or compress it as .gz",
-}
+# How files begin that are no plain text: documents, archives, tables of other programs.
+_OTHER_FILES = (b"%PDF", b"{\\rtf", b"PK\3\4", b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"<?xml")
+_OTHER_FILES += (b"\xef\xbb\xbf<?xml", b"version https://git-lfs", b"@relation ", b"@RELATION ")
+_OTHER_FILES += (b"$FL2", b"$FL3", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd")
 
 
 def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
@@ -31,7 +23,7 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
     lines = iter(read_line, b"") if isinstance(file, io.IOBase) else iter(file)
     for line_number, line in enumerate(lines, start=1):
         if len(line) > max_bytes:
-            problem = f"the line has more than {max_bytes >> 20} MB. Is this a text file?"
+            problem = f"the line has more than {max_bytes >> 20} MB"
             raise UserError(problem, at=Place(name, line_number))
         yield line
 
@@ -39,13 +31,22 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
     """Decodes UTF-8 lines, which keep their line breaks; `name` is the file in error messages."""
     for line_number, raw in enumerate(lines, start=1):
-        for beginnings, advice in _DOCUMENTS.items() if line_number == 1 else ():
-            if raw.startswith(beginnings):
-                raise UserError(f"{name}:1: this is not a text file: {raw[:20]!r}", fix=advice)
+        place, is_utf16 = Place(name, line_number), raw.startswith((b"\xff\xfe", b"\xfe\xff"))
+        is_other = line_number == 1 and raw.startswith(_OTHER_FILES)
         try:
-            yield raw.decode("utf-8")
+            text = raw.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise UserError(_explain_encoding(name, line_number, raw, error)) from error
+            byte = f"byte 0x{raw[error.start]:02x} at position {error.start + 1}"
+            # Latin-1 has control characters where Windows-1252 has quotes, dashes and the euro.
+            command = f"iconv -f {'utf-16' if is_utf16 else 'windows-1252'} -t utf-8"
+            if not is_other and (is_utf16 or b"\0" not in raw):
+                fix = f"Convert it, for instance with {command} {os.path.basename(name)}"
+                raise UserError(f"the file is not UTF-8 ({byte})", at=place, fix=fix) from error
+            is_other = True
+        if is_other:
+            fix = "Convert it to plain text, CSV or JSON lines"
+            raise UserError(f"this is not a text file: {raw[:20]!r}", at=place, fix=fix)
+        yield text
 
 
 def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
@@ -55,18 +56,3 @@ def read(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[str]:
         # CRs after the last LF are not a line.
         if text or line.endswith("\n"):
             yield text
-
-
-def _explain_encoding(path: str, line_number: int, raw: bytes, error: UnicodeDecodeError) -> str:
-    """Returns the error message for a line that is not UTF-8; `raw` is its content."""
-    if line_number == 1 and raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        evidence, encoding = "it begins with the byte order mark of UTF-16", "utf-16"
-    elif b"\0" in raw:
-        return f"{path}:{line_number}: this is not a text file: {raw[:20]!r}"
-    else:
-        evidence = f"byte 0x{raw[error.start]:02x} at position {error.start + 1} of the line"
-        # Latin-1 has control characters where Windows-1252 has quotes, dashes and the euro sign.
-        encoding = "windows-1252"
-    command = f"iconv -f {encoding} -t utf-8 {os.path.basename(path)}"
-    advice = "Convert it from its encoding, for instance, if it is a Western European text, with"
-    return f"{path}:{line_number}: the file is not UTF-8 ({evidence}). {advice}: {command}"

@@ -5,8 +5,7 @@ import re
 
 from bert_tf import releases
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, warn
 from bert_tf.checkpoints.tensors import UnreadableCheckpoint, read, shapes
 
 # Lists the checkpoints of its folder, in TensorFlow's format.
@@ -21,7 +20,7 @@ _MODEL_ID = re.compile(
     r"(?!.*\.(ckpt|index|h5|json|onnx|tflite|keras|zip))([\w-]+/)?\w*(bert|-)[\w.-]*", re.I
 )
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-_SKIPPED = "%s is damaged; skipping it"
+_SKIPPED = "damaged, skipping it"
 
 
 def resolve(path: str) -> str:
@@ -41,15 +40,7 @@ def resolve(path: str) -> str:
         newest, prefixes = latest(path), _list_prefixes(path)
         if newest or len(prefixes) == 1:
             return newest or os.path.join(path, prefixes[0])
-        existing = files.describe_folder(path)
-        problem = f"contains no checkpoint ({existing})"
-        if any(map(_FILE_SUFFIX.search, files.list_dir(path))):
-            problem += ": the .index file, which is also needed, is missing"
-        if {"model.onnx", "model.tflite"}.intersection(files.list_dir(path)):
-            problem += (
-                ": it is an exported model, for Predictor and extract_features.py with the engine "
-                "onnx or litert. Other scripts take the folder that it was exported from"
-            )
+        problem = f"contains no checkpoint ({files.describe_folder(path)})"
         if prefixes:
             problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")
@@ -110,7 +101,7 @@ def newest_readable(folder: str) -> str | None:
         except UnreadableCheckpoint:
             if prefix == prefixes[-1]:
                 raise
-            log.warning(_SKIPPED, prefix)
+            warn(_SKIPPED, at=prefix)
     return None
 
 
@@ -119,7 +110,7 @@ def warn_if_incomplete(folder: str) -> None:
     listed = {os.path.basename(path) for path in _read_state(folder)}
     for name in sorted(listed.difference(_list_prefixes(folder))):
         if files.exists(os.path.join(folder, f"{name}.index")):
-            log.warning(_SKIPPED, os.path.join(folder, name))
+            warn(_SKIPPED, at=os.path.join(folder, name))
 
 
 def add_newest(folder: str, name: str, max_to_keep: int = MAX_TO_KEEP) -> None:

@@ -12,8 +12,7 @@ import keras
 import numpy as np
 
 from bert_tf.base import backend
-from bert_tf.base.errors import UserError, brief, counted, shortened, warn
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, brief, counted, note, shortened, warn
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
 from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
@@ -108,13 +107,12 @@ def follow_labels(model: keras.Model, source: Source, labels: Sequence[str]) -> 
     trained = source.labels or []
     old, new = ([label.casefold() for label in names] for names in (trained, labels))
     if len(old) == len(new) and {*old} != {*new}:
-        message = "%s: its head was trained with the labels %s, which are now %s. For a new head, "
-        message += "extract the encoder: convert_checkpoint.py --head=encoder"
-        log.warning(message, source.path, *(shortened(brief(x)) for x in (trained, labels)))
+        was, now = (shortened(brief(x)) for x in (trained, labels))
+        advice = "For a new head, extract the encoder: convert_checkpoint.py --head=encoder"
+        warn(f"the labels of its head were {was}; now, they are {now}", at=source.path, fix=advice)
     elif sorted(old) == sorted(new) and old != new:
         order = [old.index(label) for label in new]
-        message = "%s: its labels are %s; its head is loaded in the new order, %s"
-        log.info(message, source.path, *(shortened(brief(x)) for x in (trained, labels)))
+        note(f"its head is loaded in a new order, {shortened(brief(labels))}", at=source.path)
         for name, variable in named_variables(model).items():
             if name.endswith(("output_weights", "output_bias")):
                 variable.assign(np.asarray(variable)[order])
@@ -187,12 +185,8 @@ def restore_training_state(state: Any, prefix: str) -> None:
     for name, value in read(prefix, extra.keys() & stored.keys()):
         extra[name].assign(value)
     if len(present) < len(slots):
-        warn(
-            f"{prefix} lacks {len(slots) - len(present)} of {len(slots)} Adam slots, "
-            "which start from zero",
-            fix="To start a new training run from it, pass it as --init_checkpoint with "
-            "an empty --output_dir",
-        )
+        missing = f"{len(slots) - len(present)} of {len(slots)} Adam slots"
+        warn(f"{prefix} lacks {missing}, which start from zero")
 
 
 def snapshot(
@@ -290,14 +284,11 @@ def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, li
         differing = sorted(name for name in names if _group(name) in renamed)
         listed = shortened(differing, 4) if differing else summarize(names)
         parts += [f"only in the {side}: {listed}"] if names else []
-    if is_unrelated or renamed:
-        advice = "It belongs to a different model, or its variables have different names"
-    elif missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped):
-        advice = "Pass the --bert_config_file that it was trained with"
-        theirs, ours = (sizes.get(WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, expected))
-        if theirs and ours and theirs != ours:
-            advice = f"Its hidden_size is {theirs}, and the model's is {ours}. {advice}"
-    else:
+    advice = "Pass the --bert_config_file that it was trained with"
+    theirs, ours = (sizes.get(WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, expected))
+    if theirs and ours and theirs != ours:
+        advice = f"Its hidden_size is {theirs}, and the model's is {ours}. {advice}"
+    if not (missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)):
         advice = "Its head differs. convert_checkpoint.py --head=encoder extracts the encoder"
     raise UserError(f"Checkpoint {prefix} does not fit the model ({'; '.join(parts)})", fix=advice)
 

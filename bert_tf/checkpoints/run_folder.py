@@ -14,7 +14,6 @@ import numpy as np
 
 from bert_tf.base import files
 from bert_tf.base.errors import Place, UserError, counted, excerpt, warn
-from bert_tf.base.progress import log
 from bert_tf.checkpoints.folder import STEP_NAME, latest, newest_readable, resolve
 from bert_tf.checkpoints.tensors import step_of
 from bert_tf.options import registry
@@ -35,9 +34,7 @@ RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
 # The loss and the learning rate of each step.
 CURVE = "training_curve.tsv"
 _TEXT_HASHES = "train_texts.npy"
-_DAMAGED = "{} is damaged ({}). Restore it from a copy, or remove it and pass the script"
-_NO_RUN = f"%s has no {RUN}: the flags of its training, and the unit of its numbers, are unknown"
-_ADVICE = "Use the file that the training run wrote"  # about labels.txt
+_DAMAGED = "{} is damaged ({})"
 
 
 class RunFolder:
@@ -151,9 +148,10 @@ class RunFolder:
         # An interrupted command has not written the summary yet.
         if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
             best = self._read_json(RUNS).get("best", {}).get("folder")
-            which = "the best is" if best else "the first is"
-            advice = f"pass one of them; {which} {self.file(best or 'run_1')}"
-            raise UserError(f"{self} contains several runs: {advice}")
+            which = (
+                f"the best is {self.file(best)}" if best else f"the first is {self.file('run_1')}"
+            )
+            raise UserError(f"{self} contains several runs: pass one of them; {which}")
 
     def subfolders(self, count: int) -> "list[RunFolder]":
         """Returns the folders of `count` runs with different seeds."""
@@ -165,27 +163,21 @@ class RunFolder:
             path = self.find(name)
             # Trailing blank lines are not significant.
             if path and files.read_text(path).rstrip() != text.rstrip():
-                raise UserError(
-                    f"{path}, which an earlier training run saved, differs from {source}",
-                    fix="Choose another --output_dir, pass what the earlier run used, or remove "
-                    "the saved file",
-                )
+                problem = f"{path}, which an earlier training run saved, differs from {source}"
+                raise UserError(problem, fix="Choose another --output_dir")
 
     def check_files(self) -> None:
         """Warns about changed or missing files of a training run; UserError if one is damaged."""
         newest = self.newest or ""
         # The original, whose checkpoints have the same names, also writes a .meta file.
         if "model.ckpt-" in newest and not (self.find(RUN) or files.exists(f"{newest}.meta")):
-            log.warning(_NO_RUN, newest)
+            warn(f"no {RUN}: the flags of its training are unknown", at=newest)
         if self.script in registry.entries():
             self.require_flags()
         for name in (VOCAB, LABELS):
             path, before = self.find(name), self.entry("digests", name)
             if before and fingerprint(files.read_text(path).rstrip() if path else "") != before:
-                warn(
-                    f"{self.file(name)} was {('changed' if path else 'removed')} after training",
-                    fix="Make sure that this was intentional",
-                )
+                warn(f"{self.file(name)} was {'changed' if path else 'removed'} after training")
 
     # Labels.
 
@@ -211,15 +203,13 @@ class RunFolder:
             num_outputs = len(self._read_json("config.json").get("id2label", ()))
             if 1 < num_outputs != len(labels):
                 counts = f"{counted(len(labels), 'label')}, but the model has {num_outputs} outputs"
-                raise UserError(f"{path} has {counts}", fix=_ADVICE)
+                raise UserError(f"{path} has {counts}")
             return labels
         if (declared := self.declared_labels()) and all(map(is_label, declared)):
             return declared
         raise UserError(
             f"No such file: {path} ({files.describe_parent(path)})",
-            fix="Training writes it next to its checkpoints: pass --do_train=true, the "
-            "folder of a training run as --output_dir, or one of its checkpoints as "
-            f"--init_checkpoint{advice}",
+            fix=f"Pass --do_train=true, or the --output_dir of a training run{advice}",
         )
 
     def declared_labels(self) -> list[str] | None:
@@ -283,8 +273,7 @@ class RunFolder:
             raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint ({absence})")
         is_untrained = os.path.basename(found or "") == "model.ckpt-0"
         if is_untrained and not options.do_train and self.newest != found:
-            advice = "Restore one from a copy, or train again"
-            raise UserError(f"All trained checkpoints in {self} are damaged", fix=advice)
+            raise UserError(f"All trained checkpoints in {self} are damaged")
         return found
 
     @property
@@ -363,13 +352,11 @@ def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> lis
     labels = files.read_small_file_lines(path)
     for index, line in enumerate(labels):
         if not is_label(line):
-            raise UserError(
-                f"invalid label {excerpt(line)}", at=Place(path, index + 1), fix=_ADVICE
-            )
+            raise UserError(f"invalid label {excerpt(line)}", at=Place(path, index + 1))
         if line in labels[:index]:
-            raise UserError(f"duplicate label {line}", at=Place(path, index + 1), fix=_ADVICE)
+            raise UserError(f"duplicate label {line}", at=Place(path, index + 1))
     if not labels:
-        raise UserError(f"{path} contains no labels", fix=_ADVICE)
+        raise UserError(f"{path} contains no labels")
     return labels
 
 

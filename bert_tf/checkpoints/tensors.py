@@ -70,7 +70,7 @@ def write(prefix: str, tensors: Mapping[str, Any]) -> None:
     names, folder = sorted(tensors), os.path.dirname(prefix) or "."
     for name in names:
         if problem := non_finite(name, np.asarray(tensors[name])):
-            raise UserError(f"{problem}, so {prefix} is not written", fix="Lower --learning_rate")
+            raise UserError(f"{problem}, so {prefix} is not written")
     try:
         with backend.tf.device("/cpu:0"):
             backend.tf.raw_ops.SaveV2(
@@ -130,7 +130,7 @@ def explained_read_errors(prefix: str) -> Iterator[None]:
     try:
         yield
     except (backend.tf.errors.OpError, LookupError, RuntimeError, ValueError) as error:
-        problem = "its files are missing, damaged or not a checkpoint; copy or download it again"
+        problem = "its files are missing, damaged or not a checkpoint"
         details = f"{problem} (TensorFlow says: {reason(error)})"
         raise UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {details}") from error
 

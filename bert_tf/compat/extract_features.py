@@ -4,7 +4,7 @@ import collections
 from collections.abc import Iterable
 
 from bert_tf import tokenization
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.foreign_names import error_stubs
 from bert_tf.data.features import pack_example
 from bert_tf.data.texts import read_lines
 

@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf import tokenization
 from bert_tf.base import files
 from bert_tf.base.errors import Place
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.foreign_names import error_stubs
 from bert_tf.data.features import NUM_LOGGED, InputExample, find_label_id, log_rows, pack_example
 from bert_tf.tables.read import Row
 from bert_tf.tasks.classification import glue

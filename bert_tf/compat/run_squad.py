@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_tf import tokenization
 from bert_tf.base import files
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.foreign_names import error_stubs
 from bert_tf.tasks.question_answering import decoding, squad_reader
 from bert_tf.tasks.question_answering.decoding import get_final_text, join_pieces
 from bert_tf.tasks.question_answering.squad_reader import SquadExample

@@ -44,12 +44,8 @@ class BeamOptions(Options, affects=DEVICES):
         "Options for the runner, such as project=my-project,region=europe-west1. Beam's own syntax "
         "also works: '--project=my-project --labels=a,b'.",
         new=True,
+        needs=("beam_runner",),
     )
-
-    def check_beam(self) -> None:
-        """Raises a UserError if there are options for a runner, but no runner."""
-        if self.beam_options and not self.beam_runner:
-            raise UserError("--beam_options needs --beam_runner, such as DirectRunner")
 
 
 def for_each_on_beam(
@@ -137,10 +133,6 @@ def convert_files(
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise UserError(f"{count} files would be written to {name}: rename files, or split the run")
-    if files.exists(folder) and not files.is_dir(folder):
-        raise UserError(f"--output_file={folder} is a file, but several are written: pass a folder")
-    if inside := {*map(os.path.dirname, paths)} & {folder.rstrip("/")}:
-        raise UserError(f"--output_file={inside.pop()} has input files: pass another folder")
     with locks.exclusive(locks.lock_path(folder), f"--output_file={folder}"):
         files.make_dirs(folder)
         file_names.require_writable(os.path.join(folder, _PLAN))
@@ -155,8 +147,7 @@ def convert_files(
         for _ in workers(function, missing) if missing else ():
             pass
         if absent := [result for _, result in missing if not files.exists(result)]:
-            problem = f"{absent[0]} was not written. Can workers write to this folder?"
-            raise UserError(f"{problem} Run the same command again to continue")
+            raise UserError(f"{absent[0]} was not written: can workers write to this folder?")
 
 
 def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
@@ -165,7 +156,7 @@ def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
     plan = files.read_json(path) if files.exists(path) else {"settings": None, "files": {}}
     known = plan["files"]
     finished = {n for n in {*known, *stamps} if files.exists(os.path.join(folder, n))}
-    advice = "Pass another --output_file, or delete this folder"
+    advice = "Pass another --output_file"
     if finished and plan["settings"] != settings:
         raise UserError(f"{folder} has results of another model or other flags", fix=advice)
     for name in sorted(finished & stamps.keys()):

@@ -102,12 +102,9 @@ def _run_in_pool(
             future.result()
             yield pending[future]
     except BrokenProcessPool as error:
-        raise UserError(
-            "A worker process was killed or could not start. If memory ran out, "
-            "pass a smaller --num_workers. If your own script started it, guard its "
-            "code with if __name__ == '__main__'",
-            fix="Then run the same command again to continue",
-        ) from error
+        problem = "A worker process was killed or could not start"
+        advice = "Pass a smaller --num_workers, and run the same command again to continue"
+        raise UserError(problem, fix=advice) from error
     except (KeyboardInterrupt, Terminated):
         # Otherwise shutdown would wait for the workers to finish their items.
         for process in multiprocessing.active_children():

@@ -12,6 +12,7 @@ from bert_tf.options.declare import (
     RESULTS,
     RUN,
     WEIGHTS,
+    check_needs,
     check_values,
     option,
 )
@@ -31,7 +32,10 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         new=True,
     )
     num_train_epochs: float = option(
-        3.0, "Number of training epochs; may be a fraction.", affects=DURATION
+        3.0,
+        "Number of training epochs; may be a fraction.",
+        affects=DURATION,
+        limits=(1e-6, 1e6),
     )
     warmup_proportion: float = option(
         0.1,
@@ -46,6 +50,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         "best weights are saved as best/model.ckpt in output_dir and used at the end.",
         affects=RUN | WEIGHTS,
         new=True,
+        needs=("do_train",),
     )
     best_metric: str = option(
         "auto",
@@ -53,12 +58,14 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         "auto: the task's usual metric.",
         affects=WEIGHTS,
         new=True,
+        needs=("eval_every",),
     )
     early_stopping_patience: int = option(
         0,
         "Stop after this many evaluations by --eval_every without improvement. 0: never stop.",
         new=True,
         limits=(0, 2**31 - 1),
+        needs=("eval_every",),
     )
     num_runs: int = option(
         1,
@@ -66,6 +73,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         "runs.json has the mean and standard deviation of each metric, and the best run.",
         new=True,
         limits=(1, 1000),
+        needs=("do_train", "do_eval"),
     )
     report: bool = option(
         True,
@@ -78,6 +86,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         affects=WEIGHTS,
         new=True,
         limits=(0, 1000),
+        needs=("do_train",),
     )
     init_layers: str | None = option(
         None,
@@ -85,6 +94,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         "0,2,4.",
         affects=RUN | WEIGHTS,
         new=True,
+        needs=("do_train", "init_checkpoint"),
     )
     teacher: str | None = option(
         None,
@@ -92,6 +102,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         "the same script and task; in run_embeddings.py, on the vectors of any encoder.",
         affects=RUN | WEIGHTS | PATH,
         new=True,
+        needs=("do_train",),
     )
     teacher_temperature: float = option(
         2.0,
@@ -99,6 +110,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         affects=WEIGHTS,
         new=True,
         limits=(0.1, 100),
+        needs=("teacher",),
     )
     teacher_weight: float = option(
         0.5,
@@ -106,6 +118,7 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         affects=WEIGHTS,
         new=True,
         limits=(0, 1),
+        needs=("teacher",),
     )
 
     @property
@@ -147,14 +160,17 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
             RunFolder(self.output_dir or "").require_one_run()
         self.check_required()
         self.check_case()
-        if os.path.isfile(self.output_dir or ""):
-            raise UserError(f"--output_dir={self.output_dir} is a file; pass a folder")
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
             raise UserError(
                 "Nothing to do: pass --do_train, --do_eval, --do_predict or --do_export"
             )
         check_values(self)
-        self._check_flag_combinations()
+        check_needs(self)
+        _ = self.steps_between_evaluations(1.0), self.init_layer_numbers  # checks both
+        if self.teacher and os.path.realpath(self.teacher) == os.path.realpath(
+            self.output_dir or ""
+        ):
+            raise UserError("--teacher and --output_dir must be different folders")
         self.check_engine()
         if self.engine != "tensorflow" and (self.do_train or self.do_export):
             raise UserError(f"--engine={self.engine} is for evaluation and prediction only")
@@ -183,27 +199,6 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
                 f"Received: {self.init_layers}"
             )
         return numbers
-
-    def _check_flag_combinations(self) -> None:
-        if self.eval_every:
-            self.steps_between_evaluations(steps_per_epoch=1.0)  # only to check --eval_every
-            if not self.do_train:
-                raise UserError("--eval_every needs --do_train=true")
-        for name in ("early_stopping_patience", "best_metric"):
-            if not self.eval_every and getattr(self, name) not in (0, "auto"):
-                raise UserError(f"--{name} needs --eval_every, the interval between evaluations")
-        for name in ("freeze_layers", "init_layers", "teacher"):
-            if getattr(self, name) and not self.do_train:
-                raise UserError(f"--{name} needs --do_train=true")
-        if self.num_runs > 1 and not (self.do_train and self.do_eval):
-            raise UserError("--num_runs needs --do_train=true and --do_eval=true")
-        if self.init_layer_numbers and not self.init_checkpoint:
-            raise UserError("--init_layers needs --init_checkpoint")
-        if (self.teacher_temperature, self.teacher_weight) != (2.0, 0.5) and not self.teacher:
-            raise UserError("--teacher_temperature and --teacher_weight need --teacher")
-        folders = [os.path.realpath(path or "") for path in (self.teacher, self.output_dir)]
-        if self.teacher and folders[0] == folders[1]:
-            raise UserError("--teacher and --output_dir must be different folders")
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:
         """Returns `eval_every` in steps, at least 1; None if it is unset.

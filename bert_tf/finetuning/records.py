@@ -21,7 +21,7 @@ from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints.run_folder import fingerprint
 from bert_tf.data import records
-from bert_tf.data.features import NUM_LOGGED, Feature, log_rows, texts_per_row
+from bert_tf.data.features import NUM_LOGGED, Feature, log_rows
 from bert_tf.data.packing import CUT_TOKENS
 from bert_tf.data.parallel import chunks, map_in_order
 from bert_tf.finetuning.distillation import Teacher
@@ -34,8 +34,6 @@ from bert_tf.tokenization.special_tokens import place, unmarked
 from bert_tf.training import Devices, Lengths
 
 _CHUNK_EXAMPLES = 1024
-# Suggest less padding if --max_seq_length exceeds the mean length by this factor.
-_MUCH_PADDING = 3
 # Increment this when a code change gives different records for the same examples.
 _FORMAT_VERSION = 2
 _WORD = re.compile(r"\w+")
@@ -138,11 +136,6 @@ class Splits:
             records.write_stats(path, key, stats)
         self.stats[split] = stats
         _report(split, stats, options.max_seq_length)
-        mean_length = stats["tokens"] / max(1, stats["records"]) / texts_per_row(features)
-        if self._devices.fixed_shapes and 0 < _MUCH_PADDING * mean_length < options.max_seq_length:
-            message = "%s: inputs have %.0f word pieces on average, but are padded to %d"
-            advice = "--fixed_shapes=false or a lower --max_seq_length is faster"
-            log.info(f"{message}: {advice}", split, mean_length, options.max_seq_length)
         # All counts are 0 if an older version wrote the records.
         counts = [stats[f"length_{length}"] for length in range(options.max_seq_length + 1)]
         return stats["records"], counts
@@ -221,6 +214,5 @@ def report_shared_examples(
     count, num_shared = len(eval_hashes), int(np.isin(eval_hashes, train_hashes).sum())
     if num_shared > _NOTABLE * count:
         used = f"({num_shared / count:.1%}) were also used to train {trained}"
-        log_message = log.warning if num_shared > _HIGH * count else log.info
         shared = counted(num_shared, "evaluation example", used, of=count)
-        log_message("%s: the metrics are too high", shared)
+        (warn if num_shared > _HIGH * count else note)(f"{shared}: the metrics are too high")

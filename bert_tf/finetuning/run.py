@@ -46,10 +46,8 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     for feature in task.features("train" if options.do_train else "predict"):
         # `read_model_files` checks --max_seq_length, but texts may have other lengths.
         if feature.per_token and feature.shape[-1] > config.max_position_embeddings:
-            raise UserError(
-                f"{feature.name} has {feature.shape[-1]} tokens, but the model has "
-                f"{config.max_position_embeddings} positions: choose a smaller maximum length"
-            )
+            positions = f"but the model has {config.max_position_embeddings} positions"
+            raise UserError(f"{feature.name} has {feature.shape[-1]} tokens, {positions}")
     teacher = open_teacher(make_task, task, devices)
     if "batch" in task.traits.loss_depends_on and options.do_train and devices.replicas > 1:
         _check_gathering(options, devices)
@@ -64,11 +62,9 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
 
 def _check_gathering(options: FineTuningOptions, devices: training.Devices) -> None:
     """Raises a UserError if devices cannot exchange what the loss needs of the whole batch."""
-    problem = "on several devices, because the loss of a row depends on the whole batch"
-    if devices.jit_compile:
-        raise UserError(f"--jit_compile=false is needed {problem}")
-    if options.teacher:
-        raise UserError(f"--teacher does not work {problem}: pass CUDA_VISIBLE_DEVICES=0")
+    if devices.jit_compile or options.teacher:
+        problem = "A loss that depends on the whole batch, on several devices, excludes --teacher"
+        raise UserError(f"{problem} and --jit_compile=true")
 
 
 def _run_with_several_seeds(
@@ -190,10 +186,9 @@ class FineTuningRun(TrainingRun):
         steps = int(num_rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
             examples = counted(num_rows, "example")
+            flags = f"--train_batch_size={options.train_batch_size} and --num_train_epochs"
             raise UserError(
-                f"{examples}, --train_batch_size={options.train_batch_size} and "
-                f"--num_train_epochs={options.num_train_epochs} give less than one step: pass a "
-                "smaller --train_batch_size, or more epochs"
+                f"{examples}, {flags}={options.num_train_epochs} give less than one step"
             )
         return steps
 

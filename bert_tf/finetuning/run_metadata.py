@@ -11,8 +11,8 @@ import typing
 from typing import Any
 
 from bert_tf.base import file_names, files
-from bert_tf.base.errors import UserError, shortened, similar, warn
-from bert_tf.base.other_libraries import use_instead
+from bert_tf.base.errors import UserError, shortened, warn
+from bert_tf.base.foreign_names import similar, use_instead
 from bert_tf.checkpoints.folder import advice_for_model_id
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
@@ -78,9 +78,6 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     scripts = [name for name, entry in registry.entries().items() if entry.has_predictor]
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
     run.require_one_run()
-    parent = RunFolder(os.path.dirname(run.path))
-    if not script and parent.find(RUN):
-        raise UserError(f"{run} is not the folder of a training run or an export: pass {parent}")
     if not script:
         path = run.file(RUN)
         advice = f". Without it, pass the script: one of {', '.join(scripts)}"

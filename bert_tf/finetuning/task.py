@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf.base import files
 from bert_tf.base.errors import UserError
+from bert_tf.base.foreign_names import advice_of
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
@@ -98,14 +99,6 @@ class Written(NamedTuple):
     entries: Mapping[str, Any] = types.MappingProxyType({})
 
 
-# Members of `Task` in version 1.0 that have no effect any more.
-_REMOVED = {
-    *("labels", "text_pairs", "run_entries", "targets", "texts_per_row", "metric_names"),
-    *("lower_is_better", "soft_targets", "loss_uses_padding", "rows_are_independent"),
-    *("predict_split", "serve", "write_predictions", "report", "texts"),
-}
-
-
 class Task(abc.ABC):
     """A fine-tuning task: data, model, loss and metrics. The run does everything else.
 
@@ -126,8 +119,9 @@ class Task(abc.ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Raises a TypeError for members of version 1.0, which would have no effect."""
         super().__init_subclass__(**kwargs)
-        for name in _REMOVED & vars(cls).keys():
-            raise TypeError(f"{cls.__name__}.{name} has no effect any more, see CHANGELOG.md")
+        for name in vars(cls):
+            if effect := advice_of(["Task"], name):
+                raise TypeError(f"{cls.__name__}.{name} has {effect}")
 
     def infer_schema(self, source: str | RunFolder) -> Schema:
         """Infers the schema from the data of a split, or takes it from the folder of a model.

@@ -6,7 +6,7 @@ from bert_tf.base.quiet import hidden_log
 with hidden_log():  # of TensorFlow, if it is the backend
     import keras
 
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.foreign_names import error_stubs
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel
 from bert_tf.modeling.head_format import HeadFormat

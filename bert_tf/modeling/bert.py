@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.foreign_names import error_stubs
 from bert_tf.config import BertConfig
 from bert_tf.modeling import layers
 from bert_tf.modeling.configured_model import ConfiguredModel

@@ -1,10 +1,7 @@
 """The base class of the models, which says how they are created, called, saved and exported."""
 
-import contextlib
 import copy
 import os
-import re
-from collections.abc import Iterator
 from numbers import Integral
 from typing import Any, NoReturn
 
@@ -12,8 +9,7 @@ import keras
 from keras import ops
 
 from bert_tf.base.errors import UserError
-from bert_tf.base.other_libraries import advice_of
-from bert_tf.base.removed_api import error_stubs
+from bert_tf.base.foreign_names import advice_of
 from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.inputs import check_inputs
@@ -45,12 +41,10 @@ class ConfiguredModel(keras.Model):
         **kwargs: Any,
     ) -> None:
         are_bools = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
-        if "is_training" in kwargs or "input_ids" in kwargs or not are_bools:
-            # The original's arguments: raise an error that explains what to use instead.
-            error_stubs("modeling")["BertModel(config, is_training, ...)"]()
-        if not isinstance(config, BertConfig):
-            received = f"Received: {type(config).__name__}. Use BertConfig.from_json_file(path)"
-            raise ValueError(f"config must be a BertConfig. {received}")
+        is_original = "is_training" in kwargs or "input_ids" in kwargs or not are_bools
+        if is_original or not isinstance(config, BertConfig):
+            problem = "A model takes a BertConfig, not the arguments of the TensorFlow 1 code"
+            raise UserError(problem, fix="Use BertModel(BertConfig.from_json_file(path))(inputs)")
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self.use_one_hot_embeddings = use_one_hot_embeddings
@@ -100,43 +94,31 @@ class ConfiguredModel(keras.Model):
         """Trains as Keras does, after checking the values of `x` and `y`, unless `x` is a dataset.
 
         Raises:
-            UserError: labels are not an array of ids, or a loss or metric belongs to no output.
+            UserError: labels are not an array of ids.
         """
-        with self._checked(x, y):
-            return super().fit(x, y, *args, **kwargs)
+        self._check(x, y)
+        return super().fit(x, y, *args, **kwargs)
 
     def evaluate(self, x: Any = None, y: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Evaluates as Keras does, after the same checks."""
-        with self._checked(x, y):
-            return super().evaluate(x, y, *args, **kwargs)
+        self._check(x, y)
+        return super().evaluate(x, y, *args, **kwargs)
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as Keras does, after the same check."""
         self._check_arrays(x)
         return super().predict(x, *args, **kwargs)
 
-    @contextlib.contextmanager
-    def _checked(self, x: Any, y: Any) -> Iterator[None]:
-        """Checks inputs and labels; in Keras' errors, says that losses belong to named outputs."""
+    def _check(self, x: Any, y: Any) -> None:
+        """Checks inputs and labels."""
         self._check_arrays(x)
         first = next(iter(y), None) if isinstance(y, list) or hasattr(y, "dtype") else None
-        advice = "For ids, pass numpy.unique(labels, return_inverse=True)[1]"
-        if isinstance(first, str) or (isinstance(y, list) and isinstance(first, int)):
-            kind = "names" if isinstance(first, str) else "a list"
-            raise UserError(f"Labels must be an array of ids, not {kind}", fix=advice)
         count = getattr(self, "num_labels", 1)
-        if count > 1 and isinstance(first, Integral) and max(y) >= count:
-            problem = f"Label {max(y)} is out of range: ids are from 0 to num_labels - 1"
-            raise UserError(f"{problem} = {count - 1}", fix=advice)
-        try:
-            yield
-        except (KeyError, ValueError) as error:
-            if not re.search("`(loss|metrics)`", str(error)):
-                raise
-            use = 'loss={"logits": SparseCategoricalCrossentropy(from_logits=True)}, '
-            use += 'metrics={"logits": ["accuracy"]}'
-            problem = f"Name the outputs in compile, such as {use}"
-            raise UserError(problem, fix=f"Keras: {error.args[0]}") from None
+        is_list = isinstance(y, list) and isinstance(first, int)
+        is_outside = count > 1 and isinstance(first, Integral) and max(y) >= count
+        if isinstance(first, str) or is_list or is_outside:
+            problem = f"Labels must be an array of ids from 0 to {count - 1}. Received: {y!r:.60}"
+            raise UserError(problem, fix="Pass numpy.unique(labels, return_inverse=True)[1]")
 
     def _check_arrays(self, x: Any) -> None:
         # A compiled step cannot check values, and would ignore segments out of range. For texts,

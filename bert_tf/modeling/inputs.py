@@ -2,7 +2,6 @@
 
 import difflib
 import functools
-import logging
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,25 +9,19 @@ from typing import Any
 from keras import KerasTensor, ops
 
 from bert_tf.base.errors import warn
+from bert_tf.base.foreign_names import advice_of
 from bert_tf.config import BertConfig
 
-_logger = logging.getLogger(__name__)
-
 _INPUTS = ("input_ids", "input_mask", "segment_ids")
-# Name of an input, here or in another library -> name here.
-_KNOWN_NAMES = {
-    **{name: name for name in _INPUTS},
-    **dict.fromkeys(("input_word_ids", "token_ids"), "input_ids"),
-    **dict.fromkeys(("attention_mask", "padding_mask", "mask"), "input_mask"),
-    **dict.fromkeys(("input_type_ids", "token_type_ids"), "segment_ids"),
-}
 # Similarity (0 to 1) to a known name from which an unknown name counts as a typo.
 _CUTOFF = 0.85
 
 
 @functools.cache  # AutoGraph, which cannot transform difflib, does not enter cached functions
-def _similar_names(name: str) -> list[str]:
-    return difflib.get_close_matches(name, _KNOWN_NAMES, 1, _CUTOFF)
+def _meant(name: str) -> str:
+    """Returns the input that a foreign or misspelled name means; "" if there is none."""
+    close = difflib.get_close_matches(name, (*_INPUTS, "token_type_ids"), 1, _CUTOFF)
+    return advice_of(["input"], [*close, name][0]) or "".join(close)
 
 
 def check_inputs(
@@ -43,8 +36,8 @@ def check_inputs(
         expected = 'a dict {"input_ids": ids, ...}, such as bert_tf.encode(texts, folder) returns'
         raise ValueError(f"inputs must be {expected}. Received: {received}")
     for name in inputs.keys() - set(_INPUTS):
-        for similar in _similar_names(str(name).lower()):
-            raise ValueError(f"Unknown input {name!r}: use {_KNOWN_NAMES[similar]!r}")
+        if meant := _meant(str(name).lower()):
+            raise ValueError(f"Unknown input {name!r}: use {meant!r}")
     for name in {*names} - {*_INPUTS} - inputs.keys():
         raise ValueError(f"The input {name!r} is missing. Received: {', '.join(inputs)}")
     ids_shape = getattr(inputs["input_ids"], "shape", None)

@@ -5,7 +5,6 @@ This is the only module that imports `absl.flags`. `bert_tf.scripts` uses it for
 
 import contextlib
 import dataclasses
-import errno
 import logging
 import os
 import re
@@ -17,7 +16,8 @@ from typing import Any
 from absl import flags
 
 from bert_tf.base import signals
-from bert_tf.base.errors import Terminated, UserError, WorkerLost, reason, similar, warn
+from bert_tf.base.errors import Terminated, UserError, WorkerLost, reason, warn
+from bert_tf.base.foreign_names import similar
 from bert_tf.base.progress import LogHandler, log, text_wrapper
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.options import registry
@@ -53,8 +53,6 @@ _ABSL_MESSAGES = (
     (r"flag --(\w+)=(.*): could not convert string.*", r"--\1 must be a number. Received: \2"),
     (r"Missing value for flag (--\w+)", r"\1 has no value. Write \1=value"),
 )
-# A path with the name of a variable in place of its value: of a shell, Python or a manual.
-_VARIABLE = re.compile(r"None|.*(\$\{?[A-Za-z_]|\{[A-Za-z_]\w*\}|<\w+>|%[A-Za-z_]\w*%).*")
 
 
 @contextlib.contextmanager
@@ -81,12 +79,10 @@ def exit_with_message() -> Iterator[None]:
         sys.exit(getattr(error, "exit_code", 130))
     except (MemoryError, ImportError, OSError, RuntimeError, SystemError) as error:
         if isinstance(error, MemoryError) or _OUT_OF_MEMORY.search(reason(error)):
-            advice = "free memory, raise a limit (ulimit -v), or pass a smaller batch size"
-            sys.exit(f"ERROR: Not enough memory: {advice} ({reason(error)})")
-        if not (number := getattr(error, "errno", None)):
+            sys.exit(f"ERROR: Not enough memory: pass a smaller batch size ({reason(error)})")
+        if not getattr(error, "errno", None):
             raise
-        advice = ". TMPDIR chooses the folder of temporary files" * (number == errno.ENOSPC)
-        sys.exit(f"ERROR: {reason(error)}{advice}")
+        sys.exit(f"ERROR: {reason(error)}")
 
 
 def read_options(script: str, argv: Sequence[str]) -> Any:
@@ -97,10 +93,6 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
         with signals.standard_output():
             print(help_text(entry, program), flush=True)
         sys.exit(0)
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise UserError("The working directory was deleted: change to another one") from None
     options = parse(entry.options_class, argv)
     _set_up_logging(getattr(options, "verbose_logging", False))
     for field in dataclasses.fields(options):
@@ -120,25 +112,17 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
         positional = values(list(argv))[1:]
     except (flags.Error, OSError, ValueError) as error:
         if isinstance(error, flags.UnrecognizedFlagError):
-            raise UserError(_describe_unknown(error.flagname, values)) from error
+            close = similar(error.flagname, (name for name in values if len(name) > 1))
+            advice = f"Did you mean --{' or --'.join(close)}? " if close else ""
+            problem = f"There is no flag --{error.flagname}"
+            raise UserError(problem, fix=f"{advice}--help lists all flags") from error
         raise UserError(_reword(str(error).removeprefix("ERROR:: "))) from error
     if positional:
-        advice = "write flags as --name=value, with quotes around a value that has spaces"
-        if positional[0].startswith(("\u2013", "\u2014")):  # en and em dash
-            advice = "it begins with a long dash; type two hyphens"
-        raise UserError(f"Unexpected argument {positional[0]!r}: {advice}")
+        advice = "Write flags as --name=value, with quotes around a value that has spaces"
+        raise UserError(f"Unexpected argument {positional[0]!r}", fix=advice)
     names = [field.name for field in dataclasses.fields(options_class)]
     passed = [name for name in names if values[name].present]  # the others keep their `Default`
     return options_class(**{name: _check_value(name, values[name].value) for name in passed})
-
-
-def _describe_unknown(name: str, values: flags.FlagValues) -> str:
-    if name in ("use_gpu", "num_gpus"):
-        return f"GPUs are used without --{name}: omit it"
-    names = [x for x in values if len(x) > 1]
-    close = similar(name, names)
-    advice = f"Did you mean --{' or --'.join(close)}? " if close else ""
-    return f"There is no flag --{name}. {advice}--help lists all flags"
 
 
 def _reword(message: str) -> str:
@@ -198,10 +182,10 @@ def describe_default(field: dataclasses.Field) -> str:
 
 
 def describe_range(field: dataclasses.Field) -> str:
-    """Returns " Range: ..." for an option with limits; otherwise ""."""
-    if not field.metadata["limits"]:
+    """Returns " Range: ..." for an option with limits; "" if these only exclude 0 and infinity."""
+    lower, upper = field.metadata["limits"] or (0, None)
+    if upper is None or 0 < lower < 1e-5:
         return ""
-    lower, upper = field.metadata["limits"]
     return f" Range: {lower} or more." if upper >= 2**31 - 1 else f" Range: {lower} to {upper}."
 
 
@@ -210,12 +194,7 @@ def _check_value(name: str, value: Any) -> Any:
     if not isinstance(value, str) or name == "text":  # --text is written back byte for byte.
         return value
     if value.startswith("--"):
-        raise UserError(f"--{name} has no value: {value} follows it", fix=f"Write --{name}=value")
-    # Other paths must exist; these would be created.
-    is_new = name.startswith(("output", "export"))
-    if is_new and _VARIABLE.fullmatch(value) and not os.path.exists(value):
-        advice = "In a shell, write it as $NAME, in double quotes; in Python, use an f-string"
-        raise UserError(f"--{name}={value}: a variable was not replaced by its value", fix=advice)
+        raise UserError(f"--{name} has no value. Write --{name}=value")
     # TensorFlow and JSON files require names in UTF-8.
     if re.search("[\ud800-\udfff]", value):
         raise UserError(f"--{name}={value!r} has bytes that are not UTF-8: rename the file")

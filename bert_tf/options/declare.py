@@ -146,6 +146,7 @@ def option(
     choices: tuple[str, ...] | None = None,
     by_split: bool = False,
     limits: tuple[float, float] | None = None,
+    needs: tuple[str, ...] = (),
     keywords: tuple[str, ...] = (),
     repeated: bool = False,
 ) -> Any:
@@ -160,6 +161,7 @@ def option(
         choices: allowed values.
         by_split: whether the value may differ between splits, see `value_for`.
         limits: lowest and highest allowed value.
+        needs: options that must be set if this one is, see `check_needs`.
         keywords: strings that are allowed in addition to numbers.
         repeated: whether the flag may be passed several times; commas then join its values.
     """
@@ -171,6 +173,7 @@ def option(
         "choices": choices,
         "by_split": by_split,
         "limits": limits,
+        "needs": needs,
         "keywords": keywords,
         "repeated": repeated,
     }
@@ -195,6 +198,16 @@ def check_required(options: Any, not_needed: Collection[str] = (), first: str = 
         raise UserError(f"Missing required flags: {'; '.join(missing)}")
 
 
+def check_needs(options: Any) -> None:
+    """Raises a UserError for an option that differs from its default, but lacks what it needs."""
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    for name, field in fields.items():
+        needs = field.metadata["needs"]
+        if getattr(options, name) != field.default and not all(getattr(options, x) for x in needs):
+            needed = (f"--{x}" + "=true" * (fields[x].default is False) for x in needs)
+            raise UserError(f"--{name} needs {' and '.join(needed)}")
+
+
 def _to_flag(name: str, value: Any, expected: Any, choices: Collection[str] | None = None) -> Any:
     """Converts paths and NumPy's numbers; if an option is text, also mappings, lists, numbers."""
     if expected is bool and isinstance(value, DefaultInt):
@@ -215,9 +228,7 @@ def _to_flag(name: str, value: Any, expected: Any, choices: Collection[str] | No
         return str(value) if isinstance(value, int | float) else value
     items = [str(item).lower() if isinstance(item, bool) else str(item) for item in value]
     if commas := [item for item in items if "," in item]:
-        raise UserError(
-            f"{name}: {commas[0]!r} has a comma, which separates items", fix="Rename it"
-        )
+        raise UserError(f"{name}: {commas[0]!r} has a comma, which separates items")
     return ",".join(items)
 
 
@@ -248,8 +259,6 @@ def check_values(options: Any) -> None:
             expected = f"one of {', '.join(choices)}"
         elif keywords and not (value in keywords or is_number):
             expected = f"a number or {' or '.join(keywords)}"
-        elif name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
-            expected = "a finite number above 0"
         elif limits and not isinstance(value, str) and not limits[0] <= value <= limits[1]:
             expected = f"between {limits[0]} and {limits[1]}"
         elif (

@@ -221,12 +221,11 @@ def script_of(options_class: type) -> str:
     reference = f"{options_class.__module__}:{options_class.__qualname__}"
     names = {script.options: name for name, script in entries().items()}
     name = names.get(reference) or names.get(options_class)
-    if name is None and not dataclasses.is_dataclass(options_class):
-        expected = "options, such as bert_tf.options.ClassifierOptions(...)"
-        raise UserError(f"Pass {expected}. Received: {options_class.__name__}")
     if name is None:
-        advice = "Call bert_tf.register(name, options, make_task) in its module"
-        raise UserError(f"{options_class.__name__} belongs to no registered task", fix=advice)
+        use = (
+            "Pass options such as bert_tf.options.ClassifierOptions(...), or call bert_tf.register"
+        )
+        raise UserError(f"{options_class.__name__} belongs to no registered task", fix=use)
     return name
 
 

@@ -10,16 +10,16 @@ from urllib.parse import quote
 import numpy as np
 
 from bert_tf.base import files
+from bert_tf.base.charts import Limits, Panel, Series, draw, to_svg
 from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.report import statistics
 from bert_tf.report.evaluation import EvaluationReport
-from bert_tf.report.svg import Series, chart
-from bert_tf.training.curve import CURVE, metric_limits, read_table
+from bert_tf.training.curve import CURVE, read_table, training_figure
 from bert_tf.training.evaluation import EVALUATIONS
 
 _NUM_MISTAKES, _MAX_CHARS, _MAX_UNFOLDED, _LONG, _MAX_PROBABILITIES = 25, 2000, 160, 30, 3
-_MAX_ROWS, _MAX_MATRIX, _MAX_DOTS, _NUM_BARS, _NUM_POINTS = 200, 40, 4000, 32, 150
+_MAX_ROWS, _MAX_MATRIX, _NUM_BARS, _NUM_POINTS = 200, 40, 32, 150
 _PROBABILITY = "probability_"
 _STYLE = """
 :root { color-scheme: light dark }
@@ -28,17 +28,13 @@ h1, .text { overflow-wrap: anywhere } h1 { font-size: 1.5em } nav a { margin-rig
 h2 { font-size: 1.2em; margin: 0; padding: 1.5em 0 .8em } section { break-inside: avoid }
 .columns { columns: 2 440px; column-gap: 32px } #run { font-size: .9em }
 #mistakes, #spread-of-the-metrics { column-span: all } .scroll { overflow-x: auto }
-p, figcaption, svg text { opacity: .75 } .headline { font-size: 1.25em; opacity: 1 }
+p, svg text { opacity: .75 } .headline { font-size: 1.25em; opacity: 1 }
 .headline::first-letter { text-transform: uppercase } table { border-collapse: collapse }
 figure { margin: 0 0 24px; max-width: 560px } svg { width: 100%; display: block }
-figcaption b { margin-left: 14px } figcaption b::before { content: "— " }
 summary { list-style: none; cursor: pointer } details:not([open]) summary::after { content: "…" }
 th, td { padding: 4px 8px; border-bottom: 1px solid #8884; text-align: left }
 td { vertical-align: top; white-space: nowrap } .number { text-align: right }
-.text { white-space: pre-line; min-width: 11em } path { fill: none; stroke: currentColor }
-svg text { font-size: 13px; fill: currentColor } .grid { stroke: #8884 } .line { stroke-width: 2 }
-.guide { stroke-dasharray: 5 4 } .bars { fill: currentColor } .s0 { color: #3b82c4 }
-.dots { stroke-width: 6; stroke-linecap: round; opacity: .7 } .s1 { color: #d9690f }
+.text { white-space: pre-line; min-width: 11em } svg text { font-family: inherit }
 @media print { nav { display: none } .scroll { overflow: visible } td { white-space: normal }
   body { font-size: 12px; print-color-adjust: exact } tr, figure { break-inside: avoid } }
 """
@@ -225,14 +221,16 @@ def _matrix(report: EvaluationReport) -> str:
     return _scroll(rows, "Colors show shares: each row adds up to 100 %.")
 
 
+def _figure(panel: Panel, x_label: str, x_limits: Limits | None = None) -> str:
+    return f"<figure>{to_svg(draw([panel], x_label, x_limits), panel.label)}</figure>"
+
+
 def _scatter(report: EvaluationReport) -> str:
     figures = []
     for index, (x, y) in enumerate(zip(*(n.T for n in report.numbers or ()), strict=True)):
-        limit = _MAX_DOTS // max(len(report.labels), 1)
-        shown = np.linspace(0, len(x) - 1, min(len(x), limit)).astype(int)
         ends, name = [x.min(), x.max()], report.labels[index] if report.labels else "number"
-        dots, guide = Series("rows", x[shown], y[shown], "dots"), Series("", ends, ends, "guide")
-        figures.append(chart([dots, guide], f"true {name}", f"predicted {name}"))
+        series = [Series("", x, y, "dots"), Series("", ends, ends, "guide")]
+        figures.append(_figure(Panel(f"predicted {name}", series), f"true {name}"))
     note = "<p>Each dot is a row; on the dashed line, the prediction is the true number.</p>"
     return "".join(figures) + note * bool(figures)
 
@@ -243,7 +241,7 @@ def _calibration(report: EvaluationReport) -> str:
     bins, error = statistics.calibration(*report.confidence)
     points = Series("model", *bins[:, :2].T, texts=[f"{count:,.0f}" for count in bins[:, 2]])
     series = [points, Series("ideal", [0, 1], [0, 1], "guide")]
-    figure = chart(series, "mean probability", "share that is right", (0, 1), (0, 1))
+    figure = _figure(Panel("share that is right", series, (0, 1)), "mean probability", (0, 1))
     note = "Below the dashed line, the model is too sure. Each number counts a dot's predictions."
     return f"{figure}<p>{note} Expected calibration error: {_round(error)}</p>"
 
@@ -293,30 +291,25 @@ def _curve(folder: RunFolder, epoch: float | None) -> str:
     starts = np.arange(0, len(steps), size)
     counts = np.diff(np.append(starts, len(steps)))
     x, y = (np.add.reduceat(values, starts) / counts for values in (steps, losses))
-    series, limits, figures = [Series("training", x, y)], (0.0, max(steps[-1], 1.0)), []
 
     def place(step: float) -> str:
         return f"step {step:,.0f}" + (f", epoch {step / epoch:.3g}" if epoch else "")
 
     means = f" (means of {size} steps)" * (size > 1)
     texts = [f"The training loss{means} and evaluations, by step. Last: {place(steps[-1])}"]
-    content = {}
+    content, metrics = {}, {}
     if folder.best:
         with contextlib.suppress(UserError):  # damaged
             content = files.read_json(folder.file(EVALUATIONS))
     if {"metric", "best", "evaluations"} <= content.keys():
         metric, best, evaluations = (content[key] for key in ("metric", "best", "evaluations"))
         name = f"eval_{metric}" if f"eval_{metric}" in best else metric
-        x, loss = [e["step"] for e in evaluations], "eval_loss" if "eval_loss" in best else "loss"
-        if loss in best:
-            series.append(Series("evaluation", x, [e[loss] for e in evaluations]))
-        if name != loss:
-            y = [e[name] for e in evaluations]
-            line, ends = Series("evaluation", x, y), metric_limits(y)
-            figures.append(chart([line], "step", name, limits, ends))
+        loss = "eval_loss" if "eval_loss" in best else "loss"
+        for shown in dict.fromkeys([loss, name]).keys() & best.keys():
+            metrics[shown] = [(e["step"], e[shown]) for e in evaluations]
         texts.append(f"best {name}: {_round(best[name])} at {place(best['step'])}")
-    figures.insert(0, chart(series, "step", "loss", limits))
-    return f"<p>{escape('; '.join(texts))}</p>{''.join(figures)}"
+    svg = to_svg(training_figure(x, y, dict(sorted(metrics.items()))), "loss and evaluations")
+    return f"<p>{escape('; '.join(texts))}</p><figure>{svg}</figure>"
 
 
 def _data(splits: Sequence[Data]) -> str:
@@ -335,4 +328,4 @@ def _histogram(name: str, counts: np.ndarray) -> str:
     bars = np.add.reduceat(counts, edges[:-1])
     series = [Series("", (edges[:-1] + edges[1:] - 1) / 2, bars, "bars")]
     label, limits = f"tokens, up to max_seq_length={longest}", (0.5, longest + 0.5)
-    return chart(series, label, f"{name} rows", limits, (0.0, float(bars.max())))
+    return _figure(Panel(f"{name} rows", series), label, limits)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, counted, note, warn
+from bert_tf.base.errors import counted, note, warn
 from bert_tf.checkpoints.run_folder import EVAL_RESULTS_JSON, RUNS, RunFolder
 from bert_tf.training.curve import Scalars
 from bert_tf.training.evaluation import EVAL_FOLDER, plain_metrics
@@ -38,17 +38,11 @@ class Results:
 
 @contextlib.contextmanager
 def locked(folder: str, is_chief: bool, trains: bool) -> Iterator[None]:
-    """Locks `output_dir` while training, after checking that it can be created and written to.
+    """Locks `output_dir` while training.
 
     Removes what earlier runs that were killed while writing left behind.
     """
-    flag, existing = f"--output_dir={folder}", os.path.abspath(folder)
-    while not os.path.exists(existing) and not files.is_remote(folder):
-        existing = os.path.dirname(existing)
-    if is_chief and os.path.isfile(existing):
-        raise UserError(f"{flag} cannot be a folder: {existing} is a file")
-    if is_chief and os.path.isdir(existing) and not os.access(existing, os.W_OK | os.X_OK):
-        raise UserError(f"{flag} cannot be written to: {existing} is read-only")
+    flag = f"--output_dir={folder}"
     is_locked, lock = is_chief and trains, os.path.join(folder, ".lock")
     with locks.exclusive(lock, flag) if is_locked else contextlib.nullcontext():
         if is_locked:
@@ -133,12 +127,6 @@ def write_summary(
     folder, seed and metrics of each of the runs, at least two; and `best`, the entry of the best.
     """
     metrics = [plain_metrics(run.metrics) for run in runs]
-    # Matthews correlation is 0 if all predictions are equal. Other tasks lack this metric.
-    if not any(values.get("eval_matthews", 1) for values in metrics):
-        warn(
-            f"eval_matthews is 0: all {len(runs)} runs predict only one label",
-            fix="Check the labels, or lower --learning_rate",
-        )
     table = np.array([[float(value) for value in values.values()] for values in metrics])
     mean = dict(zip(metrics[0], table.mean(axis=0).tolist(), strict=True))
     deviation = dict(zip(metrics[0], table.std(axis=0, ddof=1).tolist(), strict=True))

@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import dataclasses
+import os
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -12,12 +13,14 @@ import numpy as np
 
 from bert_tf import checkpoints, training
 from bert_tf.base import file_names, files
-from bert_tf.base.errors import note, warn
+from bert_tf.base.errors import UserError, counted, note, warn
+from bert_tf.checkpoints.folder import warn_if_incomplete
+from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature
+from bert_tf.options import registry
 from bert_tf.options.declare import DURATION, NOTHING, PATH
 from bert_tf.runs.output_dir import EVAL_RESULTS, Results
-from bert_tf.runs.restoring import load_first_weights
 from bert_tf.training.curve import TrainingCurve
 from bert_tf.training.evaluation import EvalCallback, Monitor
 
@@ -221,3 +224,71 @@ class TrainingRun(abc.ABC):
             checkpoints.load_weights(self.model, prefix)
             self.step = checkpoints.step_of(prefix)
             note(f"Restored the best weights, from step {self.step}: {prefix}")
+
+
+def load_first_weights(model: keras.Model, options: Any) -> str | None:
+    """Loads the newest checkpoint in `output_dir`, or `init_checkpoint` if there is none.
+
+    Without training, loads the best checkpoint if the run had `eval_every`. Skips damaged
+    checkpoints. Returns the checkpoint in `output_dir`, or None if it has none. Raises a UserError
+    if the checkpoint does not match the model, or if `resume` forbids loading it.
+    """
+    checkpoint = RunFolder(options.output_dir or "").checkpoint_to_resume(options)
+    if checkpoint:
+        _load_own_checkpoint(model, checkpoint, options)
+    elif options.init_checkpoint:
+        _load_init_checkpoint(model, options)
+    else:
+        is_pretraining = not registry.entries()[registry.script_of(type(options))].make_task
+        tell = note if is_pretraining and options.do_train else warn
+        tell("No --init_checkpoint: all weights are initialized randomly")
+    return checkpoint
+
+
+def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> None:
+    try:
+        source = find_source(checkpoint)
+        if options.do_train:  # The notes would say that training has not ended.
+            source.notes.clear()
+        loaded = checkpoints.load_weights(model, source)
+        loaded.require_exact(advice="")
+    except UserError as error:
+        problem = f"Cannot load the checkpoint in --output_dir={options.output_dir}"
+        advice = "Pass the flags of the training run"
+        if options.do_train:
+            advice = "Choose another --output_dir, or empty this one to start over"
+        raise UserError(f"{problem}. {error}", fix=advice) from error
+    action = "Resuming from" if options.do_train else "Loaded"
+    note(f"{action} {checkpoint} ({len(loaded.restored)} variables)")
+    init_checkpoint = options.init_checkpoint
+    if not init_checkpoint:
+        return
+    begun_from = RunFolder(options.output_dir).entry("begun_from")
+    known = [_normalize(path) for path in (checkpoint, begun_from) if path]
+    if _normalize(init_checkpoint) not in known:
+        # A path that does not exist may be the one that the checkpoint had before it was moved.
+        exists = begun_from and any(map(files.exists, (begun_from, f"{begun_from}.index")))
+        problem = f"--init_checkpoint={init_checkpoint} is ignored: --output_dir has its own"
+        (warn if exists else note)(f"{problem} checkpoints, from {begun_from or 'random weights'}")
+
+
+def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
+    layers = options.init_layer_numbers
+    warn_if_incomplete(options.init_checkpoint)
+    loaded = checkpoints.load_weights(model, find_source(options.init_checkpoint), layers)
+    if layers:
+        listed, count = ", ".join(map(str, layers)), counted(len(layers), "layer")
+        note(f"Initialized {count} from {loaded.prefix}: {listed}, counting from 0")
+    note(loaded.describe())
+    if loaded.new and not options.do_train:
+        missing = checkpoints.summarize(loaded.new)
+        script = registry.script_of(type(options))
+        problem = f"Not in {loaded.prefix}, so initialized randomly: {missing}"
+        warn(problem, fix=f"Pass --do_train=true, or a checkpoint that {script}.py trained")
+
+
+def _normalize(path: str) -> str:
+    """Returns the prefix of the checkpoint at a path, which may be its folder, for comparisons."""
+    with contextlib.suppress(UserError):
+        path = checkpoints.resolve(path)
+    return os.path.realpath(path)

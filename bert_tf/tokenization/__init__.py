@@ -10,7 +10,6 @@ added characters may depend on its version (`unicodedata.unidata_version`).
 import functools
 import hashlib
 import itertools
-import logging
 import re
 import string
 import unicodedata
@@ -18,15 +17,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from bert_tf.base import files
-from bert_tf.base.errors import brief, warn
-from bert_tf.base.other_libraries import ExplainsNames
+from bert_tf.base.errors import warn
+from bert_tf.base.foreign_names import ExplainsNames
 from bert_tf.tokenization.casing import (
     validate_case_matches_checkpoint as validate_case_matches_checkpoint,
 )
 from bert_tf.tokenization.casing import warn_if_cased
 from bert_tf.tokenization.special_tokens import place, unmarked
-
-_logger = logging.getLogger(__name__)
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -80,13 +77,7 @@ def convert_by_vocab(vocab: Mapping[_Key, _Value], items: Iterable[_Key]) -> lis
     """Looks up items in a vocabulary; as in the original, a missing item raises a KeyError."""
     if isinstance(items, str):
         raise TypeError(f"Pass a list of tokens, not a text. Received: {items!r:.100}")
-    try:
-        return [vocab[item] for item in items]
-    except KeyError as error:
-        raise KeyError(f"{error} is not in the vocabulary; tokenize(text) returns tokens") from None
-    except TypeError:  # a row of several, or no sequence
-        expected = "one sequence of tokens or ids; of several, such as a batch, convert each"
-        raise TypeError(f"Pass {expected}. Received: {brief([repr(items)])[0]}") from None
+    return [vocab[item] for item in items]
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:

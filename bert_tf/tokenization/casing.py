@@ -1,13 +1,10 @@
 """Finds out whether models and vocabularies are cased."""
 
-import logging
 import re
 from collections.abc import Collection, Iterable
 
 from bert_tf import releases
 from bert_tf.base.errors import UserError, counted, excerpt, warn
-
-_logger = logging.getLogger(__name__)
 
 # Captures the name of a checkpoint's folder. As in the original, the dot is not escaped.
 _CHECKPOINT_FOLDER = re.compile("([A-Za-z0-9_-]+)/bert_model.ckpt")
@@ -58,11 +55,6 @@ def warn_if_cased(vocab_file: str, pieces: Collection[str]) -> None:
     if found and vocab_file not in _warned_vocabularies:
         _warned_vocabularies.add(vocab_file)
         tokens = counted(len(found), "token", "with capitals")
-        advice = "If you added them, write them in lower case"
-        if is_cased(pieces):
-            advice = "For a cased model, set do_lower_case to false"
-        warn(
-            f"{vocab_file} has {tokens}, such as {excerpt(found[0])}, which "
-            "lower-cased text never matches",
-            fix=advice,
-        )
+        problem = f"{tokens}, such as {excerpt(found[0])}, which lower-cased text never matches"
+        advice = "For a cased model, set do_lower_case to false" if is_cased(pieces) else None
+        warn(problem, at=vocab_file, fix=advice)

@@ -5,14 +5,11 @@ first tokenizer is built.
 """
 
 import functools
-import logging
 from collections.abc import Sequence
 from typing import Any
 
 from bert_tf.base.errors import reason, warn
 from bert_tf.tokenization import is_control, is_punctuation
-
-_logger = logging.getLogger(__name__)
 
 # Fixed settings of `FullTokenizer`: longer words become the unknown token.
 UNKNOWN = "[UNK]"
@@ -54,9 +51,8 @@ def tensorflow_text() -> Any:
     try:
         import tensorflow_text
     except (ImportError, AttributeError, tf.errors.OpError) as error:
-        message = "Cannot import TensorFlow Text (%s): tokenizing in Python, which is slower"
-        advice = "Install tensorflow-text for this TensorFlow version"
-        _logger.warning(f"{message}. {advice}", reason(error))
+        problem = f"Cannot import TensorFlow Text ({reason(error)}): tokenizing in Python"
+        warn(problem, fix="Install tensorflow-text for this TensorFlow version")
         return None
     return tensorflow_text
 

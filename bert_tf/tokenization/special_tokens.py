@@ -44,8 +44,7 @@ def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int]
     if "" in renamed:
         count = sum(bool(_UNUSED.fullmatch(piece)) for piece in vocab)
         problem = f"no entry for {renamed['']}: the vocabulary has {count} [unusedN]"
-        advice = "Name entries to replace, as in [E1]=[unused1], or pass fewer tokens"
-        raise UserError(f"--special_tokens={special_tokens}: {problem}", fix=advice)
+        raise UserError(f"--special_tokens={special_tokens}: {problem}")
     new_vocab = {renamed.get(piece, piece): index for piece, index in vocab.items()}
     return new_vocab, [token for token, _ in placed]
 
@@ -64,12 +63,12 @@ def _find_problems(
     for token in tokens:
         place = place_of[token]
         if not token or place == "":
-            yield "a token is empty. Separate tokens with commas, as in [E1],[/E1]"
+            yield "a token is empty"
         elif len(token.split()) > 1 and token not in vocab:
             yield f"{token!r} contains a space"
         elif place is not None and place != token and token in vocab:
             yield f"{token} is in the vocabulary. Pass it without ={place}"
-        elif place is not None and place not in vocab:
-            yield f"{place} is not in the vocabulary. Name an entry such as [unused1]"
-        elif place and place != token and (place in USED or not _RESERVED.fullmatch(place)):
-            yield f"{place} is in use. Name an unused entry, such as [unused1]"
+        elif place not in (None, token) and (
+            place not in vocab or place in USED or not _RESERVED.fullmatch(place)
+        ):
+            yield f"{place} is no unused entry of the vocabulary, such as [unused1]"

@@ -46,16 +46,13 @@ def build_model(
 def freeze_layers(model: Any, count: int) -> None:
     """Freezes the embeddings and the first `count` encoder layers; 0 freezes nothing."""
     layers = model.bert.encoder.transformer_layers
-    if count > len(layers):
-        existing = counted(len(layers), "layer")
-        raise UserError(f"--freeze_layers={count}, but the model has only {existing}")
     if count:
         model.bert.embeddings.trainable = False
         for layer in layers[:count]:
             layer.trainable = False
-        if not model.trainable_weights:
-            problem = "leaves nothing to train, because the model has no head. Pass at most"
-            raise UserError(f"--freeze_layers={count} {problem} {count - 1}")
+        if count > len(layers) or not model.trainable_weights:
+            existing = counted(len(layers), "layer")
+            raise UserError(f"--freeze_layers={count} is too many: the model has {existing}")
         note(f"Froze the embeddings and the first {counted(count, 'layer', of=len(layers))}")
 
 
@@ -69,19 +66,13 @@ def check_training(model: Any, options: Any, devices: Devices, texts_per_row: in
         warn(f"--learning_rate={options.learning_rate:g} exceeds 0.01; check the exponent")
     replicas, batch_size = devices.replicas, options.train_batch_size
     micro_batches = options.gradient_accumulation_steps
-    if batch_size < replicas:
-        raise UserError(
-            f"--train_batch_size={batch_size} is less than the number of devices, {replicas}"
-        )
     clip_per_replica = options.gradient_clip_scope == "replica"
     has_static_shapes = devices.fixed_shapes or devices.needs_full_batches
     needs_equal_split = has_static_shapes or clip_per_replica or micro_batches > 1
-    if needs_equal_split and batch_size % (replicas * micro_batches):
-        raise UserError(
-            f"--train_batch_size={batch_size} must be a multiple of {replicas * micro_batches}, "
-            f"which is {replicas} (number of devices) times {micro_batches} "
-            "(--gradient_accumulation_steps)"
-        )
+    parts = replicas * micro_batches if needs_equal_split else 1
+    if batch_size < replicas or batch_size % parts:
+        split = f"{counted(replicas, 'device')} and {counted(micro_batches, 'micro-batch')}"
+        raise UserError(f"--train_batch_size={batch_size} cannot be split for {split}")
     log_memory(model, options, devices, texts_per_row)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_tf.base.errors import note, warn
+from bert_tf.base.errors import note
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.options import TrainingOptions
 from bert_tf.training.devices import Devices
@@ -108,8 +108,6 @@ def for_training(
         devices = dataclasses.replace(devices, jit_compile=not reason)
     if devices.jit_compile:
         devices = _pad_for_xla(devices, lengths, "training step", has_one_length=True)
-    if devices.fixed_shapes and options.length_grouping:
-        warn("--length_grouping has no effect when all batches are padded to one length")
     return devices
 
 

@@ -1,7 +1,6 @@
 """Curves of a training run: scalars for TensorBoard, and a table and a plot of the losses."""
 
 import dataclasses
-import io
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.base import files
+from bert_tf.base import charts, files
 from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints.run_folder import CURVE
 
@@ -19,9 +18,6 @@ CURVE_PLOT = "training_curve.png"
 _HEADER = "step\tloss\tlearning_rate\n"
 # Width of the running mean's window, as a fraction of the number of recorded steps.
 _SMOOTHING_WIDTH = 1 / 25
-_DOTS_PER_INCH = 120
-_LOSS_COLOR = "#1f77b4"
-_METRIC_COLORS = ("#d95f02", "#1b9e77")
 
 # (step, metric value) pairs.
 Points = Sequence[tuple[int, float]]
@@ -89,7 +85,9 @@ class TrainingCurve:
             self.on_checkpoint()
             steps, losses, _ = zip(*self._rows, strict=True)
             path = os.path.join(self.output_dir, CURVE_PLOT)
-            files.write_bytes(path, plot_training_curve(steps, losses, self.get_metrics()))
+            files.write_bytes(
+                path, charts.to_png(training_figure(steps, losses, self.get_metrics()))
+            )
             note(f"Training curve: {path}")
         except UserError as error:
             warn(str(error))
@@ -113,44 +111,26 @@ def metric_limits(values: Iterable[float]) -> tuple[float, float] | None:
     return (0.0, 1.0 if high <= 1 else 100.0) if low >= 0 and high <= 100 else None
 
 
-def plot_training_curve(
-    steps: Sequence[int], losses: Sequence[float], metrics: Mapping[str, Points]
-) -> bytes:
-    """Plots losses with their running mean, and other metrics below them; returns PNG bytes.
+def training_figure(
+    steps: charts.Values, losses: charts.Values, metrics: Mapping[str, Points]
+) -> Any:
+    """Draws losses with their running mean, and other metrics below them, by step.
 
     Names of losses contain "loss". Non-finite losses leave a gap.
     """
-    # Not pyplot: it may open a window, and its global state is not thread-safe.
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    has_metrics = any("loss" not in name for name in metrics)
-    figure = Figure((8, 6 if has_metrics else 4.5), dpi=_DOTS_PER_INCH, layout="constrained")
-    ratios = [3, 2][: 1 + has_metrics]
-    all_axes = figure.subplots(len(ratios), sharex=True, squeeze=False, height_ratios=ratios)[:, 0]
-    axes = all_axes[0]
-    axes.set(title="Training", ylabel="loss")
-    all_axes[-1].set_xlabel("step")
-    for each in all_axes:
-        each.grid(color="#dddddd", linewidth=0.6)
-        each.xaxis.set_major_locator(MaxNLocator(integer=True))
     values = np.asarray(losses, np.float64)
-    values[~np.isfinite(values)] = np.nan
-    marker = "o" if len(steps) <= 50 else None
-    axes.plot(steps, values, _LOSS_COLOR, marker=marker, markersize=3, alpha=0.35, label="loss")
     half = int(len(values) * _SMOOTHING_WIDTH / 2)
     means = np.convolve(values, np.full(2 * half + 1, 1 / (2 * half + 1)), "valid")
-    mean_steps = steps[half : len(steps) - half]
-    axes.plot(mean_steps, means, _LOSS_COLOR, linewidth=1.8, label="running mean")
-    for index, (name, points) in enumerate(metrics.items()):
+    upper = [
+        charts.Series("loss", steps, values, "faint"),
+        charts.Series("running mean", steps[half : len(steps) - half], means),
+    ]
+    lower = []
+    for name, points in metrics.items():
         x, y = np.reshape(points, (-1, 2)).T
-        color = _METRIC_COLORS[index % len(_METRIC_COLORS)]
-        metric_axes = all_axes[0 if "loss" in name else -1]
-        metric_axes.plot(x, y, color, marker="os"[index % 2], label=name)
-    if has_metrics:
-        points = [point for name in metrics if "loss" not in name for point in metrics[name]]
-        all_axes[1].set(ylabel="evaluation", ylim=metric_limits(value for _, value in points))
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
+        (upper if "loss" in name else lower).append(charts.Series(name, x, y))
+    panels = [charts.Panel("loss", upper)]
+    if lower:
+        limits = metric_limits(value for series in lower for value in series.y)
+        panels.append(charts.Panel("evaluation", lower, limits))
+    return charts.draw(panels, "step")

@@ -2,7 +2,10 @@
 
 import contextlib
 import dataclasses
+import json
 import os
+import socket
+import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -10,13 +13,12 @@ from typing import Any
 import tensorflow as tf
 
 from bert_tf.base import backend
-from bert_tf.base.errors import UserError, counted, reason, warn
+from bert_tf.base.errors import UserError, counted, note, reason, warn
 from bert_tf.base.progress import log
 from bert_tf.base.signals import ended_by_signals
 from bert_tf.data.input_pipeline import LENGTH_MULTIPLE
 from bert_tf.data.parallel import num_cores
 from bert_tf.options import DeviceOptions
-from bert_tf.training.cluster import read_cluster, wait_for_workers
 from bert_tf.training.precision import dtype_policy, set_precision
 
 # Run two batches concurrently: one computes while the other waits.
@@ -128,12 +130,8 @@ class Devices:
         for name, own, chief in zip(values, numbers, self.from_chief(numbers), strict=True):
             if own == chief:
                 continue
-            if isinstance(values[name], str):
-                raise UserError(f"Worker {self.worker} has different {name} than worker 0")
-            raise UserError(
-                f"The {name} is {own} for worker {self.worker}, but {chief} for worker 0: all "
-                "workers must read the same files"
-            )
+            values_differ = f": {own} and {chief}" if isinstance(values[name], int) else ""
+            raise UserError(f"Workers {self.worker} and 0 differ in the {name}{values_differ}")
 
 
 def open_devices(
@@ -147,8 +145,8 @@ def open_devices(
     operation wait for the slowest of them.
     """
     backend.require_runtime(loads_model=True)
-    for note in options.ignored_flag_warnings():
-        warn(note)
+    for ignored in options.ignored_flag_warnings():
+        warn(ignored)
     # Other engines compute in int8; TensorFlow then uses float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)
@@ -173,12 +171,6 @@ def _choose_devices(options: DeviceOptions, one_thread: bool, one_process: bool)
     if use_tpu and kind not in ("auto", "tpu"):
         raise UserError(f"--use_tpu=true conflicts with --distribution_strategy={kind}: omit one")
     addresses, worker = read_cluster()
-    if one_process and len(addresses) > 1:
-        raise UserError(
-            f"TF_CONFIG names {len(addresses)} workers, but this runs in one "
-            "process: unset TF_CONFIG",
-            fix="To use several machines, run it on each with a part of the input",
-        )
     gpus = _list_gpus()
     if kind == "auto":
         kind = "one_device" if len(gpus) < 2 else "mirrored"
@@ -193,13 +185,11 @@ def _choose_devices(options: DeviceOptions, one_thread: bool, one_process: bool)
             tf.config.experimental.set_memory_growth(gpu, True)
     if kind == "tpu":
         return _connect_tpu(options)
+    if len(addresses) > 1 and (one_process or kind != "multi_worker"):
+        problem = f"TF_CONFIG names {len(addresses)} workers, but this runs in one process"
+        raise UserError(f"{problem}: unset TF_CONFIG")
     if kind == "multi_worker":
         return _connect_workers(addresses, worker)
-    if len(addresses) > 1:
-        raise UserError(
-            f"TF_CONFIG names {len(addresses)} workers, but --distribution_strategy={kind} "
-            "runs in one process: unset TF_CONFIG, or pass --distribution_strategy=multi_worker"
-        )
     description = _describe_gpus(gpus)
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
@@ -236,15 +226,12 @@ def _connect_workers(addresses: list[str], worker: int) -> Devices:
             "docs/distributed.md"
         )
     wait_for_workers(addresses, worker)
-    message = (
-        "Waiting until TensorFlow connects the workers at %s (TF_CONFIG), for at most %d seconds"
-    )
+    listed = ", ".join(addresses)
+    note(f"Waiting until TensorFlow connects {listed}, for at most {_CONNECT_SECONDS} seconds")
     try:
         with ended_by_signals(_CONNECT_SECONDS):
-            log.info(message, ", ".join(addresses), _CONNECT_SECONDS)
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
-        listed = ", ".join(addresses)
         raise UserError(f"Could not connect the workers {listed}: {reason(error)}") from error
     # Each step is compiled: only small values are combined eagerly.
     tf.get_logger().addFilter(lambda record: "significant overhead" not in record.getMessage())
@@ -267,7 +254,91 @@ def _connect_tpu(options: DeviceOptions) -> Devices:
     except Exception as error:  # TensorFlow's error depends on the cause
         raise UserError(
             f"Cannot initialize the TPU {address!r} (--tpu_name): {reason(error)}",
-            fix="On a TPU VM install tensorflow-tpu and omit --tpu_name; without a TPU, "
-            "omit --use_tpu",
+            fix="On a TPU VM, install tensorflow-tpu and omit --tpu_name",
         ) from error
     return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")
+
+
+_POLL_SECONDS = 0.3
+_LOG_SECONDS = 30.0
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
+)
+
+
+def read_cluster() -> tuple[list[str], int]:
+    """Parses the environment variable `TF_CONFIG`.
+
+    Returns the addresses (`host:port`) of all workers, chief first, and the index of this worker;
+    ([], 0) without a cluster.
+    """
+    text = os.environ.get("TF_CONFIG", "").strip()
+    if not text:
+        return [], 0
+    try:
+        config = json.loads(text)
+        jobs = {job: _check_addresses(hosts) for job, hosts in config.get("cluster", {}).items()}
+        task = config.get("task", {})
+        if not task and sum(map(len, jobs.values())) < 2:
+            task = {"type": next(iter(jobs), "worker"), "index": 0}  # the only one there is
+        job, index = str(task["type"]), int(task["index"])
+        if jobs and (not jobs.keys() <= {"chief", "worker"} or not 0 <= index < len(jobs[job])):
+            raise ValueError(f"no task {index} of {job}, or other jobs than chief and worker")
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(
+            f"The environment variable TF_CONFIG cannot be parsed ({error!r})",
+            fix=f"It should look like {_EXAMPLE}. Received: {text}",
+        ) from error
+    if not jobs:
+        return [], 0
+    chief = jobs.get("chief", [])
+    worker = len(chief) + index if job == "worker" else index
+    return [*chief, *jobs.get("worker", [])], worker
+
+
+def _check_addresses(addresses: Any) -> list[str]:
+    if not isinstance(addresses, list) or len(set(map(str, addresses))) < len(addresses):
+        raise ValueError(f"not a list of unique addresses: {addresses}")
+    for address in addresses:
+        host, port = _host_and_port(str(address))
+        if not host or not 0 < port < 2**16:
+            raise ValueError(f"not host:port: {address}")
+    return addresses
+
+
+def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
+    """Waits until every worker accepts connections at its address (`host:port`).
+
+    Meanwhile this worker, whose index is `worker`, listens at its own address; afterwards it frees
+    the port for TensorFlow. Raises a UserError if this port is in use.
+    """
+    address = addresses[worker]
+    note(f"Worker {worker} of {len(addresses)}, at {address}")
+    try:
+        # The operating system accepts connections up to the backlog; no accept() is needed.
+        server = socket.create_server(("", _host_and_port(address)[1]), backlog=len(addresses))
+    except OSError as error:
+        problem = f"Cannot listen at {address}, this worker's address in TF_CONFIG"
+        raise UserError(f"{problem}: {error.strerror}") from error
+    missing = [other for other in addresses if other != address]
+    last_logged = time.monotonic() - _LOG_SECONDS + 3.0  # logs for the first time after 3 s
+    with server:
+        while missing := [other for other in missing if not _accepts_connections(other)]:
+            if time.monotonic() - last_logged > _LOG_SECONDS:
+                last_logged = time.monotonic()
+                # A warning, because workers other than the chief do not log below that level.
+                warn(f"Waiting for the workers at {', '.join(missing)}, which TF_CONFIG lists")
+            time.sleep(_POLL_SECONDS)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _accepts_connections(address: str) -> bool:
+    try:
+        with socket.create_connection(_host_and_port(address), timeout=2.0):
+            return True
+    except OSError:
+        return False

@@ -180,15 +180,10 @@ class EvalCallback:
             earlier = [dict(e) for e in content["evaluations"] if e["step"] <= self.initial_step]
             best = checkpoints.latest(os.path.join(self.output_dir, BEST_FOLDER))
             metric = content.get("metric") or content["figure"]  # its name before version 1.0
-            if metric != self.monitor.name:
-                reason = f"they were ranked by {metric}"
-            elif content["examples"] != self.examples_key:
-                reason = "they used different examples"
-            elif best:
+            if best and (metric, content["examples"]) == (self.monitor.name, self.examples_key):
                 return earlier
-            else:
-                reason = f"there is no checkpoint in {BEST_FOLDER}"
+            problem = "of another metric, of other examples, or without a checkpoint"
         except (UserError, ValueError, KeyError, TypeError):
-            reason = "the file is damaged"
-        warn(f"Ignoring the evaluations in {self._path} ({reason})")
+            problem = "damaged"
+        warn(f"ignoring these evaluations: {problem}", at=self._path)
         return []

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.optimization import AdamWeightDecay
 from bert_tf.options import TrainingOptions
 from bert_tf.training.devices import Devices
-from bert_tf.training.fused_adam import update_variable
 from bert_tf.training.loss import Batch, Loss, cache_gradients, compute_share, map_batches
 from bert_tf.training.precision import LossScale
 
@@ -169,7 +169,8 @@ class _Replica:
 
     def _forward(self, batch: Batch, seed: Any) -> Mapping[str, Any]:
         batch = with_token_positions(batch) if self.skip_padding else batch
-        return self.state.model(batch, training=True, dropout_seed=seed)
+        # Without the checks that `ConfiguredModel` makes for other callers.
+        return keras.Model.__call__(self.state.model, batch, training=True, dropout_seed=seed)
 
     def _cache_gradients(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any
@@ -267,3 +268,38 @@ def with_token_positions(batch: Batch) -> Batch:
         name = name.removesuffix("input_mask") + "token_positions"
         positions[name] = tf.cast(tf.where(is_token)[:, 0], tf.int32)
     return {**batch, **positions}
+
+
+def update_variable(
+    optimizer: AdamWeightDecay, gradient: tf.Tensor, variable: Any, learning_rate: tf.Tensor
+) -> None:
+    """Does the same as `optimizer.update_step`, with the fused op if the optimizer is plain Adam.
+
+    `gradient` must be dense and already clipped. Call this function in `strategy.extended.update`,
+    where `variable` is the copy on one device.
+    """
+    slots = optimizer.plain_adam_slots(variable)
+    if slots is None:
+        optimizer.update_step(gradient, variable, learning_rate)
+        return
+    m, v = slots
+    # The op computes 1 - beta_2 in float32 (0.000999987), whereas the original BERT code and Keras
+    # use 0.001. To compensate, scale the learning rate and epsilon by the root of the ratio.
+    one_minus_beta_2 = float(np.float32(1.0) - np.float32(optimizer.beta_2))
+    scale = float(np.sqrt(one_minus_beta_2 / (1.0 - optimizer.beta_2)))
+    decay = optimizer.decay_rate(variable)
+    if decay:
+        variable.assign_sub(variable * (learning_rate * decay))
+    tf.raw_ops.ResourceApplyAdam(
+        var=variable.handle,
+        m=m.value.handle,
+        v=v.value.handle,
+        # Powers of 0 disable bias correction, as in the original.
+        beta1_power=0.0,
+        beta2_power=0.0,
+        lr=learning_rate * scale,
+        beta1=optimizer.beta_1,
+        beta2=optimizer.beta_2,
+        epsilon=optimizer.epsilon * scale,
+        grad=gradient,
+    )

@@ -110,9 +110,9 @@ def test_encode_refuses_tensors():
         (
             [SMALL_BERT],
             {"padding": True},
-            "always padded and truncated to max_seq_length",
+            "padded and truncated",
         ),
-        ([SMALL_BERT], {"return_tensors": "tf"}, "Inputs are NumPy arrays"),
+        ([SMALL_BERT], {"return_tensors": "tf"}, "Use max_seq_length"),
         ([SMALL_BERT], {"zzz": 1}, "encode has no argument 'zzz'"),
         ([TEXTS, SMALL_BERT], {}, "Received: list"),
         ([FullTokenizer(str(SMALL_BERT / "vocab.txt"))], {}, "Received: FullTokenizer"),

@@ -323,7 +323,7 @@ def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
         trained.save(tmp_path / "m.keras")
     monkeypatch.setenv("HOME", os.path.dirname(CHECKPOINT))
     home = f"~/{os.path.basename(CHECKPOINT)}"
-    with pytest.raises(UserError, match="less than one step: pass a smaller"):
+    with pytest.raises(UserError, match="less than one step"):
         TextClassifier(home).fit(TEXTS[:2], LABELS[:2], num_train_epochs=1)
     assert len(BertModel.from_checkpoint(home).weights) > 30
 

@@ -58,12 +58,12 @@ def test_file_size_limits(tmp_path):
     with pytest.raises(UserError, match=r"/dev/zero:1: the line has more than 128 MB"):
         next(files.read_lines("/dev/zero"))
     for read in (files.read_text, tokenization.load_vocab, BertConfig.from_json_file):
-        with pytest.raises(UserError, match="/dev/zero is a pipe or a device: write its content"):
+        with pytest.raises(UserError, match="/dev/zero must be a file, but is a pipe"):
             read("/dev/zero")
     large = tmp_path / "vocab.txt"
     with open(large, "wb") as file:
         file.truncate(1 << 30)
-    with pytest.raises(UserError, match=r"vocab\.txt has more than 128 MB: is it the right"):
+    with pytest.raises(UserError, match=r"vocab\.txt has more than 128 MB"):
         tokenization.load_vocab(str(large))
     large.write_text("ü" * (1 << 20) + "\nb")
     assert [len(line) for line in files.read_lines(str(large))] == [1 << 20, 1]
@@ -288,7 +288,5 @@ def test_device_files_are_written_in_place(tmp_path):
 def test_binary_input_is_rejected(tmp_path):
     path = tmp_path / "paper.pdf"
     path.write_bytes(b"%PDF-1.7 \xe2\xe3\n")
-    with pytest.raises(
-        UserError, match=r"paper.pdf:1: this is not a text file: b'%PDF.*Save it as plain"
-    ):
+    with pytest.raises(UserError, match=r"paper.pdf:1: this is not a text file: b'%PDF"):
         list(files.read_lines(str(path)))

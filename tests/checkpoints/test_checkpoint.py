@@ -322,7 +322,7 @@ def test_checkpoints_without_data_are_reported(tmp_path, run_log):
         checkpoints.add_newest(str(tmp_path), f"model.ckpt-{step}")
     (tmp_path / "model.ckpt-3.data-00000-of-00001").unlink()
     assert checkpoints.newest_readable(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
-    assert f"{tmp_path}/model.ckpt-3 is damaged; skipping it" in run_log.text
+    assert f"{tmp_path}/model.ckpt-3: damaged, skipping it" in run_log.text
     run_log.clear()
     # Whoever removes all its files wants an earlier one.
     (tmp_path / "model.ckpt-3.index").unlink()

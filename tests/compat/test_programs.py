@@ -230,7 +230,7 @@ def test_extract_features_input_lines(tokenizer, tmp_path):
 def test_graph_mode_errors_name_the_replacement(tiny, tokenizer):
     """Building a graph by hand is not supported."""
     config = modeling.BertConfig.from_json_file(tiny.flags["bert_config_file"])
-    with pytest.raises(UserError, match=r"use BertModel\(config\), then model\(inputs\)"):
+    with pytest.raises(UserError, match=r"Use BertModel\("):
         modeling.BertModel(
             config=config, is_training=False, input_ids=1, input_mask=1, token_type_ids=0
         )
@@ -253,7 +253,9 @@ def test_graph_mode_errors_name_the_replacement(tiny, tokenizer):
     ],
 )
 def test_create_optimizer_names_the_replacement(args, kwargs):
-    with pytest.raises(UserError, match=r"use create_optimizer\(init_lr, num_train_steps, num_w"):
+    with pytest.raises(
+        UserError, match=r"(?i)use create_optimizer\(init_lr, num_train_steps, num_w"
+    ):
         optimization.create_optimizer(*args, **kwargs)
 
 

@@ -150,13 +150,11 @@ def test_invalid_folders(convert, tmp_path):
     (tmp_path / "sub" / "a").write_text("a")
     with pytest.raises(UserError, match=r"2 files would be written to a\.up: rename"):
         convert("a", "sub/a")
-    with pytest.raises(UserError, match="c is a file, but several are written: pass a folder"):
+    with pytest.raises(UserError, match="c must be a folder, but is a file"):
         convert("a", folder=str(tmp_path / "c"))
-    with pytest.raises(UserError, match="has input files: pass another folder"):
-        convert("a", folder=f"{tmp_path}/")
 
 
 def test_files_that_workers_cannot_write(tmp_path):
     (tmp_path / "a").write_text("a")
-    with pytest.raises(UserError, match=r"a\.up was not written\. Can workers write"):
+    with pytest.raises(UserError, match=r"a\.up was not written: can workers write"):
         convert_files(upper, [f"{tmp_path}/a"], f"{tmp_path}/out", ".up", 0, lambda *_: [])

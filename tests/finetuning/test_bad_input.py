@@ -251,7 +251,7 @@ def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, num_bytes, caplog)
     data.write_bytes(data.read_bytes()[:-num_bytes])
     caplog.clear()
     classification.run(run)
-    assert "model.ckpt-4 is damaged; skipping it" in caplog.text
+    assert "model.ckpt-4: damaged, skipping it" in caplog.text
     # Training again from step 2 reproduces the weights.
     for name, value in _read_values(tmp_path / "out" / "model.ckpt-4"):
         np.testing.assert_array_equal(value, original[name], err_msg=name)
@@ -279,7 +279,7 @@ def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
 
 def test_indivisible_batch_size_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
-    _assert_user_error(run, "--train_batch_size=4 must be a multiple of 3")
+    _assert_user_error(run, "--train_batch_size=4 cannot be split for 3 devices")
 
 
 def test_resume_must_and_never(tiny, tmp_path):
@@ -345,7 +345,7 @@ def test_unwritable_output_dir(tiny, tmp_path, monkeypatch):
     # Permission bits do not apply to root, which runs tests in containers.
     monkeypatch.setattr(output_dir.os, "access", lambda path, mode: False)
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
-    _assert_user_error(run, f"--output_dir=.*a/b cannot be written to: {tmp_path} is read-only")
+    _assert_user_error(run, "Permission denied")
     assert not (tmp_path / "a").exists()
 
 
@@ -370,7 +370,7 @@ def test_output_dir_locked_by_another_run(tiny, tmp_path, num_runs):
 def test_output_dir_that_cannot_be_created(tiny, tmp_path, monkeypatch):
     (tmp_path / "mine").write_text("mine")
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "mine" / "b"))
-    _assert_user_error(run, f"--output_dir=.*mine/b cannot be a folder: {tmp_path}/mine is a file")
+    _assert_user_error(run, "Cannot create the folder .*mine")
 
     def makedirs(path, exist_ok):
         raise PermissionError(1, "Operation not permitted")

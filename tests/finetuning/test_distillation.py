@@ -378,7 +378,7 @@ def test_token_classification_student(tiny, tiny_of_two_layers, tmp_path):
         ({"do_train": False, "do_eval": True}, "--teacher needs --do_train=true"),
         ({"teacher_temperature": 0.0}, "--teacher_temperature must be between 0.1 and 100"),
         ({"teacher_weight": 1.5}, "--teacher_weight must be between 0 and 1"),
-        ({"teacher": None, "teacher_weight": 1.0}, "--teacher_weight need --teacher"),
+        ({"teacher": None, "teacher_weight": 1.0}, "--teacher_weight needs --teacher"),
         ({"teacher": "{out}"}, "--teacher and --output_dir must be different folders"),
         ({"teacher": "{tmp}/absent"}, r"is not an output_dir of run_classifier \(no run.json"),
         ({"task_name": "CoLA"}, "was trained with task=MRPC, but this run has task=CoLA"),
@@ -543,7 +543,7 @@ def test_init_layers_with_teacher(tiny, tiny_of_two_layers, teacher, tmp_path):
         ({"init_layers": "0,-1"}, "--init_layers must be distinct layer numbers .* Received: 0,-1"),
         ({"init_layers": ""}, "--init_layers must be distinct layer numbers"),
         ({"init_layers": "0,3"}, "no layer 3: they are 0 to 2"),
-        ({"init_checkpoint": None}, "--init_layers needs --init_checkpoint"),
+        ({"init_checkpoint": None}, "--init_layers needs --do_train=true and --init_checkpoint"),
         ({"do_train": False, "do_eval": True}, "--init_layers needs --do_train=true"),
         (
             {"bert_config_file": "{tiny}/bert_config.json"},

@@ -240,7 +240,7 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_lay
         ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
         ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
         ({"class_weights": "0:2,0:3"}, "each label once.*Received: 0:3"),
-        ({"freeze_layers": 3}, "--freeze_layers=3, but the model has only 1 layer"),
+        ({"freeze_layers": 3}, "--freeze_layers=3 is too many: the model has 1 layer"),
         ({"freeze_layers": -1}, "--freeze_layers must be between 0"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
         ({"class_weights": "0:-1"}, "weights above 0.*Received: 0:-1"),
@@ -330,10 +330,10 @@ def test_missing_final_evaluation_is_run(trained, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"examples": "x"}, "they used different examples"),
-        ({"metric": "f1"}, "they were ranked by f1"),
-        ({"evaluations": 5}, "the file is damaged"),
-        (None, "there is no checkpoint in best"),
+        ({"examples": "x"}, "of other examples"),
+        ({"metric": "f1"}, "of another metric"),
+        ({"evaluations": 5}, "damaged"),
+        (None, "without a checkpoint"),
     ],
 )
 def test_outdated_evaluations_are_ignored(
@@ -351,14 +351,15 @@ def test_outdated_evaluations_are_ignored(
         shutil.rmtree(tmp_path / "out" / "best")
     path.write_text(json.dumps({**_read_json(path), **(change or {})}))
     rerun = dataclasses.replace(run, output_dir=str(tmp_path / "out"))
-    if reason == "they used different examples":
+    if reason == "of other examples":
         # Skipped training keeps them and the best weights.
         before = path.read_text()
         classification.run(rerun)
         assert path.read_text() == before
         assert checkpoint.step_of(str(tmp_path / "out" / "best" / "model.ckpt")) < 27
     classification.run(dataclasses.replace(rerun, num_train_epochs=7.0))
-    assert f"evaluations.json ({reason})" in run_log.text
+    assert "evaluations.json: ignoring these evaluations: " in run_log.text
+    assert reason in run_log.text
     assert [evaluation["step"] for evaluation in _read_json(path)["evaluations"]] == [30, 31]
 
 

@@ -263,34 +263,13 @@ def test_arrays_are_checked_before_the_first_step(method):
         getattr(model, method)(inputs)
 
 
-@pytest.mark.parametrize("method", ["fit", "evaluate"])
-def test_losses_and_metrics_name_their_outputs(method):
-    model, inputs = BertClassifier(SMALL, num_labels=2), {"input_ids": np.ones((2, 3), int)}
-    loss = "sparse_categorical_crossentropy"
-    for arguments in ({"loss": loss}, {"loss": {"logits": loss}, "metrics": ["accuracy"]}):
-        model.compile("sgd", **arguments)
-        with pytest.raises(
-            UserError, match=r'loss={"logits": .*from_logits=.*metrics={"logits": \['
-        ):
-            getattr(model, method)(inputs, np.array([0, 1]), verbose=0)
-
-
 @pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (np.array(["ham", "spam"]), r"not names\. .* numpy\.unique\(labels, return_inverse=True"),
-        (["ham", "spam"], "must be an array of ids, not names"),
-        ([0, 1], "must be an array of ids, not a list"),
-        (
-            np.array([1, 2]),
-            r"Label 2 is out of range: .* 0 to num_labels - 1 = 1\. For ids",
-        ),
-    ],
+    "labels", [np.array(["ham", "spam"]), ["ham", "spam"], [0, 1], np.array([1, 2])]
 )
-def test_labels_are_arrays_of_ids(labels, message):
+def test_labels_are_arrays_of_ids(labels):
     model = BertClassifier(SMALL, num_labels=2)
     model.compile("sgd", {"logits": "sparse_categorical_crossentropy"})
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="Labels must be an array of ids from 0 to 1"):
         model.fit({"input_ids": np.ones((2, 3), int)}, labels, verbose=0)
 
 
@@ -302,7 +281,7 @@ def test_invalid_num_labels_is_rejected(num_labels):
 
 @pytest.mark.parametrize("config", [SMALL.to_dict(), "bert_config.json", None])
 def test_config_of_wrong_type_is_rejected(config):
-    with pytest.raises(ValueError, match=r"config must be a BertConfig\. Received: "):
+    with pytest.raises(ValueError, match="A model takes a BertConfig"):
         BertModel(config)
 
 
@@ -402,7 +381,7 @@ def test_zero_init_encoder_keeps_head_initialization():
 
 
 def test_original_signature_and_text_inputs_are_rejected(tiny):
-    with pytest.raises(UserError, match=r"BertModel\(config\), then model\(inputs\)"):
+    with pytest.raises(UserError, match=r"Use BertModel\("):
         BertModel(tiny.config, True, np.zeros((1, 2), np.int32))
     with pytest.raises(ValueError, match="input_ids must be an integer array or tensor"):
         BertModel(tiny.config)({"input_ids": np.array([["a", "b"]])})

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from bert_tf.base.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
     DeviceOptions,
-    EmbeddingsOptions,
     ExtractionOptions,
     HubClassifierOptions,
     MaskedWordsOptions,
@@ -106,8 +104,6 @@ def test_any_text_is_a_valid_value(text):
             ["--do_trian=true"],
             r"There is no flag --do_trian\. Did you mean --do_train\? --help lists all",
         ),
-        (["--use_gpu=true"], r"^GPUs are used without --use_gpu: omit it$"),
-        (["--num_gpus=2"], r"^GPUs are used without --num_gpus: omit it$"),
         (["--best_file=x"], r"Did you mean --predict_file or --eval_file or .+\? --help lists all"),
         (["--epochs=3"], r"Did you mean --num_train_epochs\?"),
         (["--lr=3e-5"], r"Did you mean --learning_rate\?"),
@@ -125,12 +121,11 @@ def test_any_text_is_a_valid_value(text):
         (["--max_seq_length=long"], "--max_seq_length must be a whole number. Received: long"),
         (["--do_train=maybe"], "--do_train must be true or false. Received: maybe"),
         (["--do_train", "true"], "Unexpected argument 'true'.*--name=value"),
-        (["\u2013seed=1"], "Unexpected argument '\u2013seed=1': .* long dash; type two hyphens"),
-        (["--text_column=a", "b c"], "Unexpected argument 'b c': .* quotes around a value"),
+        (["--text_column=a", "b c"], "Unexpected argument 'b c'. .* quotes around a value"),
         (["--flagfile=absent/flags.txt"], "^Unable to open flagfile: .*absent/flags.txt"),
         (["--nodo_eval=true"], "nodo_eval"),
         (["--output_dir"], r"^--output_dir has no value\. Write --output_dir=value"),
-        (["--output_dir", "--do_eval"], "--output_dir has no value: --do_eval follows it"),
+        (["--output_dir", "--do_eval"], "--output_dir has no value"),
     ],
 )
 def test_invalid_flags_are_rejected(arguments, message):
@@ -141,8 +136,7 @@ def test_invalid_flags_are_rejected(arguments, message):
 @pytest.mark.parametrize(
     ("options_class", "name", "meant"),
     [
-        (EmbeddingsOptions, "temperature", "loss_scale"),
-        (SearchOptions, "k", "top_k"),
+        (SearchOptions, "k", "top_k or --rerank_top_k"),
         (SquadOptions, "data_dir", "train_file or --predict_file"),
         (ExtractionOptions, "data_dir", "input_file"),
         (SquadOptions, "eval_file", "predict_file"),
@@ -177,18 +171,6 @@ def test_non_utf8_paths_are_rejected():
         cli.parse(ClassifierOptions, ["script", "--output_dir=a\udcff"])
     options = cli.parse(MaskedWordsOptions, ["script", "--text=caf\udce9 [MASK]"])
     assert options.text == "caf\udce9 [MASK]"
-
-
-@pytest.mark.parametrize(
-    "value", ["None", "$OUT/run", "${OUT}", "{out}/1", "<output_dir>", "%OUT%"]
-)
-def test_path_with_a_variable_is_rejected(value, tmp_path, monkeypatch):
-    message = re.escape(f"--output_dir={value}: a variable was not replaced by its value")
-    with pytest.raises(UserError, match=message):
-        cli.parse(ClassifierOptions, ["script", f"--output_dir={value}"])
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / value).mkdir(parents=True)
-    assert cli.parse(ClassifierOptions, ["script", f"--output_dir={value}"]).output_dir == value
 
 
 @pytest.mark.parametrize("value", ["None/1", "a$", "{a,b}", "a%20b%20c", "50%", "a<b"])
@@ -370,13 +352,6 @@ def test_console_scripts_are_in_the_package():
     assert "py_modules" not in setup
 
 
-def test_deleted_working_directory_is_one_line(tmp_path):
-    command = f"mkdir gone && cd gone && rmdir ../gone && {sys.executable} {ROOT}/run_classifier.py"
-    process = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
-    error = "ERROR: The working directory was deleted: change to another one\n"
-    assert (process.returncode, process.stderr) == (1, error)
-
-
 def test_paths_in_options_become_strings(tmp_path):
     assert ClassifierOptions(output_dir=tmp_path).output_dir == str(tmp_path)
 
@@ -384,5 +359,4 @@ def test_paths_in_options_become_strings(tmp_path):
 def test_errors_of_the_system_are_one_line():
     with pytest.raises(SystemExit) as raised, cli.exit_with_message():
         raise OSError(28, "No space left on device", "/x")
-    problem = "ERROR: [Errno 28] No space left on device: '/x'"
-    assert raised.value.code == f"{problem}. TMPDIR chooses the folder of temporary files"
+    assert raised.value.code == "ERROR: [Errno 28] No space left on device: '/x'"

@@ -39,9 +39,8 @@ def test_names_of_heads_are_those_of_the_models():
 def test_unregistered_class_has_no_script():
     with pytest.raises(UserError, match="Script belongs to no registered task"):
         registry.script_of(registry.Script)
-    for value in ("tsv", {"task_name": "tsv"}):
-        with pytest.raises(UserError, match=f"Pass options.* Received: {type(value).__name__}"):
-            registry.run(value)
+    with pytest.raises(UserError, match="Pass options such as"):
+        registry.run("tsv")
 
 
 def test_options_classes_are_listed():

@@ -365,19 +365,10 @@ def test_folder_for_each_label(tmp_path):
     assert [row.cells["file"] for row in read_table(f"{tmp_path}/neg")] == ["1.txt"]
 
 
-@pytest.mark.parametrize(
-    ("beginning", "advice"),
-    [
-        (b"PAR1", r"Convert it: pandas.read_parquet\(OLD\)"),
-        (b"BZh9", "It is compressed"),
-        (b"@relation sms\n", "ARFF is not read: convert it to CSV or JSON lines"),
-        (b"$FL2@(#) SPSS DATA FILE", r"Convert it: pandas.read_spss\(OLD\)"),
-        (b"version https://git-lfs.github.com/spec/v1", "It is a pointer of Git LFS"),
-    ],
-)
-def test_other_files_say_what_to_do(tmp_path, beginning, advice):
+@pytest.mark.parametrize("beginning", [b"PAR1", b"BZh9", b"@relation sms\n", b"$FL2", b"<?xml"])
+def test_other_files_say_what_they_need(tmp_path, beginning):
     (tmp_path / "train.tsv").write_bytes(beginning + b"\x15\x04\x00")
-    with pytest.raises(UserError, match=rf"train.tsv:1: this is not a text file.*\. {advice}"):
+    with pytest.raises(UserError, match=r"train.tsv:1: this is not a text file.*CSV or JSON lines"):
         list(read_table(str(tmp_path / "train.tsv")))
 
 

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.optimization import create_optimizer
-from bert_tf.training.fused_adam import update_variable
+from bert_tf.training.step import update_variable
 
 
 def _run_updates(update, steps, **kwargs):

@@ -8,7 +8,6 @@ N rows, L labels: `probabilities` [N, L]; `label_ids` [N], or [N, L] of 0 and 1 
 """
 
 import contextlib
-import io
 import unicodedata
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.base.charts import to_png
 from bert_tf.base.errors import warn
 
 # Multi-label: a label is predicted if its probability is at least this.
@@ -189,12 +189,10 @@ def plot_confusion_matrix(matrix: list[list[int]], labels: Sequence[str]) -> byt
     total, correct = counts.sum(), np.trace(counts)
     accuracy = f" ({correct / total:.1%})" if total else ""
     axes.set_title(f"Confusion matrix\n{correct:,} of {total:,} correct{accuracy}", fontsize=11)
-    png = io.BytesIO()
     with warnings.catch_warnings():
         # matplotlib warns about characters that no font has.
         warnings.simplefilter("ignore")
-        figure.savefig(png, bbox_inches="tight", pad_inches=0.2, metadata={"Software": None})
-    return png.getvalue()
+        return to_png(figure, bbox_inches="tight", pad_inches=0.2)
 
 
 def one_line(text: str, max_length: int) -> str:

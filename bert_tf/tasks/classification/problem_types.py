@@ -12,7 +12,6 @@ import numpy as np
 
 from bert_tf.base import backend
 from bert_tf.base.errors import UserError, note
-from bert_tf.base.other_libraries import explains_fields
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, find_label_id
@@ -35,7 +34,6 @@ from bert_tf.tasks.classification.options import (
 LOWER_IS_BETTER = ("loss", "mean_absolute_error")
 
 
-@explains_fields
 class ClassPrediction(NamedTuple):
     """The most likely label of a text, and the probability of each label."""
 
@@ -43,7 +41,6 @@ class ClassPrediction(NamedTuple):
     probabilities: dict[str, float]
 
 
-@explains_fields
 class LabelsPrediction(NamedTuple):
     """The labels of a text, and the probability of each label."""
 

@@ -7,7 +7,16 @@ from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.data.beam import BeamOptions
 from bert_tf.data.split_files import LayoutOptions
-from bert_tf.options.declare import DATA, DEVICES, PATH, RESULTS, RUN, DefaultStr, option
+from bert_tf.options.declare import (
+    DATA,
+    DEVICES,
+    PATH,
+    RESULTS,
+    RUN,
+    DefaultStr,
+    check_needs,
+    option,
+)
 from bert_tf.options.shared import EngineOptions, ModelOptions
 
 
@@ -106,7 +115,7 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, LayoutOptions,
         """Checks the options without reading any files."""
         self.check_required()
         self.check_model()
-        self.check_beam()
+        check_needs(self)
         path = self.input_file or ""
         if not self.beam_runner and re.search("[,*?]", path) and not files.exists(path):
             advice = "For several, pass --beam_runner=DirectRunner, or join them with cat"

@@ -22,7 +22,6 @@ import tensorflow as tf
 from bert_tf import checkpoints, training
 from bert_tf.base import file_names, files, signals
 from bert_tf.base.errors import Input, Place, UserError, Where, counted, excerpt, note, warn
-from bert_tf.base.other_libraries import explains_fields
 from bert_tf.base.progress import bar
 from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
@@ -55,7 +54,6 @@ _DECIMALS = 6
 _MASKS_PER_LINE = 4
 
 
-@explains_fields
 class Candidate(NamedTuple):
     """A candidate word for a mask, with its probability."""
 

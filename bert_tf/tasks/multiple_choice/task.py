@@ -12,7 +12,6 @@ import numpy as np
 
 from bert_tf import lint
 from bert_tf.base.errors import UserError, Where, counted, excerpt, note
-from bert_tf.base.other_libraries import explains_fields
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
@@ -38,7 +37,6 @@ class Question(NamedTuple):
     label: int | None = None  # index of the correct ending; None if unknown
 
 
-@explains_fields
 class ChoicePrediction(NamedTuple):
     """0-based index and text of the most likely ending, and the probability of each ending."""
 

@@ -25,8 +25,6 @@ from bert_tf.tokenization import is_cjk
 _MAX_PATHS = 5  # in a message
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
-# If many lines almost reach a length in this range, the text is probably wrapped.
-_WRAPPED_LENGTHS, _ALMOST_FULL, _MANY_LINES = range(40, 121), 0.8, 50
 
 
 def run(options: PretrainingDataOptions) -> list[str]:
@@ -68,22 +66,17 @@ def _find_texts(options: PretrainingDataOptions) -> list[str]:
     for output in outputs:
         file_names.require_writable(output)
     if options.uses_shards and files.is_stream(outputs[0]):
-        problem = f"--output_file={outputs[0]} is not a file, but shards are stored next to it"
-        raise UserError(f"{problem}: omit --num_workers and --beam_runner")
+        raise UserError(f"--output_file={outputs[0]} must be a file: shards are stored next to it")
     return paths
 
 
 def _check_num_predictions(options: PretrainingDataOptions) -> None:
-    """Warns if `max_predictions_per_seq` is too small; with shards, raises a UserError instead."""
+    """Warns if `max_predictions_per_seq` is too small."""
     needed = round(options.max_seq_length * options.masked_lm_prob)
     if options.max_predictions_per_seq >= needed:
         return
-    product = f"--masked_lm_prob * --max_seq_length = {needed}"
-    message = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than {product}"
-    message += f": pass --max_predictions_per_seq={needed} here and to run_pretraining.py"
-    if options.uses_shards:
-        raise UserError(message)
-    warn(message)
+    problem = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than"
+    warn(f"{problem} --masked_lm_prob * --max_seq_length = {needed}")
 
 
 def _write_in_shards(
@@ -117,9 +110,8 @@ def _write_in_memory(
     if not documents:
         raise UserError(f"No tokens in {shortened(paths, _MAX_PATHS)}: nothing to train on")
     if len(documents) == 1 and len(documents[0]) > 1:
-        problem = "all lines form one document, so random next sentences come from that document"
-        advice = "put a blank line between documents"
-        warn(f"{problem}: {advice}", at=shortened(paths, _MAX_PATHS))
+        problem = "no blank line between documents: random next sentences come from the same one"
+        warn(problem, at=shortened(paths, _MAX_PATHS))
     warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))
     with bar(len(documents) * options.dupe_factor, "documents") as progress:
         instances = create_training_instances(documents, options, encode.vocab, progress.update)
@@ -141,11 +133,6 @@ def _find_problems(lines: Sequence[str], options: PretrainingDataOptions) -> Ite
     if 2 * num_cut > sum(word_counts):
         share = f"{100 * num_cut / sum(word_counts):.0f}% of the text"
         yield f"{share} will be truncated: put each sentence on its own line"
-    lengths = [len(line) for line in lines if line.strip()]
-    longest = max(lengths, default=0)
-    num_long = sum(length > _ALMOST_FULL * longest for length in lengths)
-    if longest in _WRAPPED_LENGTHS and num_long > max(len(lengths) / 2, _MANY_LINES):
-        yield "the lines seem to be wrapped: put each sentence on its own line"
     if options.do_whole_word_mask and not options.whole_word_segments:
         text = "".join(lines)
         if 2 * sum(map(is_cjk, text)) > len(text):

@@ -10,8 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bert_tf.base.errors import UserError
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, warn
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 
 # Share of documents with a single line above which a warning is logged.
@@ -31,8 +30,7 @@ class VocabInfo:
     def __init__(self, vocab: dict[str, int]) -> None:
         missing = [token for token in _SPECIAL_TOKENS if token not in vocab]
         if missing:
-            needed = f"Pre-training needs {', '.join(_SPECIAL_TOKENS)}"
-            raise UserError(f"The vocabulary (--vocab_file) lacks {', '.join(missing)}. {needed}")
+            raise UserError(f"The vocabulary (--vocab_file) lacks {', '.join(missing)}")
         self.cls_id, self.sep_id = vocab["[CLS]"], vocab["[SEP]"]
         self.mask_id = vocab["[MASK]"]
         # Ids that may replace a token: as in the original, all of them, even special tokens.
@@ -59,9 +57,8 @@ class Instance:
 def warn_about_single_lines(num_single: int, num_documents: int) -> None:
     """Warns if most documents are a single line: they have no next sentences."""
     if num_documents > 1 and num_single > _MAX_SINGLE_LINES * num_documents:
-        message = "%d of %d documents are a single line, so their next sentences are random"
-        advice = "put each sentence on its own line, and blank lines only between documents"
-        log.warning(f"{message}: {advice}", num_single, num_documents)
+        single = counted(num_single, "document", "are a single line", of=num_documents)
+        warn(f"{single}, so their next sentences are random")
 
 
 class _OriginalRandom(random.Random):

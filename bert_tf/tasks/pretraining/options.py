@@ -16,6 +16,7 @@ from bert_tf.options.declare import (
     ROWS,
     RUN,
     WEIGHTS,
+    check_needs,
     check_required,
     check_values,
     option,
@@ -61,6 +62,7 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
         affects=RUN | WEIGHTS,
         new=True,
         limits=(0, 2**31 - 1),
+        needs=("do_train",),
     )
     optimizer: str = option(
         "adamw",
@@ -77,9 +79,8 @@ class PretrainingOptions(EncoderOptions, TrainingOptions, DeviceOptions, affects
         self.check_required()
         if not (self.do_train or self.do_eval):
             raise UserError("Nothing to do: pass --do_train=true, --do_eval=true, or both")
-        if self.eval_every and not self.do_train:
-            raise UserError("--eval_every needs --do_train=true")
         check_values(self)
+        check_needs(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -135,6 +136,7 @@ class PretrainingDataOptions(BeamOptions, TokenizerOptions):
         "Word segmentation for --do_whole_word_mask in languages without spaces, such as Chinese: "
         "a file with one word per line, or a Python function such as jieba:lcut.",
         new=True,
+        needs=("do_whole_word_mask",),
     )
     num_workers: int = option(
         0,
@@ -172,8 +174,6 @@ class PretrainingDataOptions(BeamOptions, TokenizerOptions):
         """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
-        if self.whole_word_segments and not self.do_whole_word_mask:
-            raise UserError("--whole_word_segments needs --do_whole_word_mask=true")
+        check_needs(self)
         if self.beam_runner and self.num_workers:
             raise UserError("Pass --num_workers or --beam_runner, not both")
-        self.check_beam()

@@ -7,15 +7,13 @@ import contextlib
 import functools
 import itertools
 import json
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, counted, note
-from bert_tf.base.progress import log
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.parallel import map_in_order
@@ -28,7 +26,6 @@ from bert_tf.tokenization import load_vocab, vocab_digest
 _BATCH_SIZE = 1024
 # BERT was trained for about 40 epochs. With more, it learns records, and their masks, by heart.
 _MANY_EPOCHS = 40
-_ADVICE = "pass records from create_pretraining_data.py"
 # Feature -> the flag that determines its length.
 _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
 
@@ -137,24 +134,20 @@ def check_records(
         lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
         if description.get("bytes", files.size(path)) != files.size(path):
             sizes = f"{files.size(path)} bytes instead of {description['bytes']}"
-            raise UserError(
-                f"{path} has {sizes}: it is incomplete", fix="Copy it again, or rebuild it"
-            )
+            raise UserError(f"{path} has {sizes}: it is incomplete")
         for flag, length in lengths.items():
             if length != getattr(options, flag):
                 mismatch = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
-                advice = "pass the same value"
-                raise UserError(f"The records in {path} were made with {mismatch}: {advice}")
+                raise UserError(f"The records in {path} were made with {mismatch}")
         min_size = max([description.get("vocab_size", 0), *(i + 1 for i in first["input_ids"])])
         if min_size > config.vocab_size:
             sizes = f"at least {min_size} entries, but the model has only {config.vocab_size}"
-            advice = "check --bert_config_file, or rebuild the records"
-            raise UserError(f"{path} was made with a vocabulary of {sizes}: {advice}")
+            raise UserError(f"{path} was made with a vocabulary of {sizes}")
         sources.setdefault(description.get(VOCABULARY), path)
     unknown = sources.pop(None, None)
     if len(sources) > 1:
         both = " and ".join(list(sources.values())[:2])
-        raise UserError(f"{both} use different vocabularies: rebuild the records with only one")
+        raise UserError(f"{both} use different vocabularies")
     if options.init_checkpoint and (unknown or not vocabularies):
         source = f"{unknown} has no {unknown}.json" if unknown else "the model has no vocab.txt"
         note(f"Cannot compare the vocabularies of the records and the model: {source}")
@@ -167,11 +160,8 @@ def log_epochs(paths: Sequence[str], options: PretrainingOptions) -> None:
     sizes = [len(record) + 16 for record in records]  # with length and checksums
     count = round(sum(map(files.size, paths)) * len(sizes) / sum(sizes))
     epochs = options.num_train_steps * options.train_batch_size / count
-    level = logging.WARNING if epochs > _MANY_EPOCHS else logging.INFO
-    steps = f"{options.num_train_steps} steps of {options.train_batch_size}"
-    used = ". The evaluation is on them, too" if options.do_eval or options.eval_every else ""
-    message = "--input_file has about %s: %s read each %.1f times%s"
-    log.log(level, message, counted(count, "record"), steps, epochs, used)
+    tell = warn if epochs > _MANY_EPOCHS else note
+    tell(f"--input_file has about {counted(count, 'record')}, read {epochs:.1f} times each")
 
 
 def _read_first_record(path: str) -> dict[str, Sequence[int]]:
@@ -181,9 +171,8 @@ def _read_first_record(path: str) -> dict[str, Sequence[int]]:
         first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
         features = tf.train.Example.FromString(first).features.feature
     except Exception as error:  # of TensorFlow or of protobuf
-        problem = f"{path} is not a TFRecord file of examples, or is damaged"
-        raise UserError(f"{problem}: {_ADVICE}") from error
+        raise UserError(f"{path} is not a TFRecord file of examples, or is damaged") from error
     missing = [name for name in _LENGTH_FLAGS if name not in features]
     if missing:
-        raise UserError(f"{path} has no records with {', '.join(missing)}: {_ADVICE}")
+        raise UserError(f"{path} has no records with {', '.join(missing)}")
     return {name: features[name].int64_list.value for name in _LENGTH_FLAGS}

@@ -177,13 +177,10 @@ def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None
     if folder.script != "run_pretraining":
         return
     if options.use_next_sentence and not saved.get("use_next_sentence", True):
-        warn(f"{folder} was trained with --use_next_sentence=false: pass it, too")
+        warn(f"{folder} was trained with --use_next_sentence=false")
     trained_on = {*(folder.entry(_TRAINED_ON) or "").split("\n")}
     if count := sum(files.resolve(path) in trained_on for path in paths):
-        warn(
-            f"{folder} was trained on {count} of these {counted(len(paths), 'file')}",
-            fix="Check --input_file",
-        )
+        warn(f"{folder} was trained on {count} of these {counted(len(paths), 'file')}")
 
 
 def _compute_row_metrics(outputs: Mapping[str, Any], batch: Mapping[str, Any]) -> dict[str, Any]:

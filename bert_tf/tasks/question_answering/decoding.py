@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_tf.base.other_libraries import explains_fields
 from bert_tf.tasks.question_answering.options import SquadOptions
 from bert_tf.tasks.question_answering.squad_reader import SEPARATORS, SquadExample
 from bert_tf.tasks.question_answering.windows import Windows
@@ -244,7 +243,6 @@ class _Answers(NamedTuple):
     null_odds: float | None
 
 
-@explains_fields
 class AnswerPrediction(_Answers):
     """The predicted answer to a question: a tuple (text, n_best, null_odds).
 

@@ -157,7 +157,5 @@ def _find_threshold(folder: Any) -> float:
     try:
         return float(files.read_json(path)["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            "The training run had null_score_diff_threshold=auto, but the threshold is not in "
-            f"{path}: pass a number as null_score_diff_threshold="
-        ) from error
+        problem = "no null_score_diff_threshold, which training chose"
+        raise UserError(problem, at=path, fix="Pass a number") from error

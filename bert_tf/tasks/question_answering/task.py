@@ -11,7 +11,6 @@ import numpy as np
 
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, counted, note, warn
-from bert_tf.base.progress import log
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, sequence_features
@@ -32,8 +31,6 @@ _SHUFFLE_SEED = 12345
 _NUM_CHECKED = 2000
 # Fraction of answers that may be longer than --max_answer_length.
 _MANY_LONG_ANSWERS = 0.02
-# With more windows per question, a warning says that an epoch does not cover all of them.
-_MANY_WINDOWS = 1.5
 _QUESTION_WORDS = re.compile(r"(?i)\b(how many|how much|how|what|when|where|which|who|why)\b")
 
 
@@ -68,11 +65,10 @@ class QuestionAnswering(Task):
         elif options.evaluates:
             _require_answers(examples, path, with_negative)
             if options.answer_scoring == "auto" and scoring.should_score_characters(examples):
-                reason = "most answer characters are Han, kana, Thai or Hangul"
-                note(f"--answer_scoring=characters, because {reason}", at=path)
+                note("--answer_scoring=characters, by the script of the answers", at=path)
         windows = self._make_windows(examples)
         sizes = counted(len(examples), "question"), counted(len(windows), "window")
-        log.info("%s: %s, %s", path, *sizes)
+        note(", ".join(sizes), at=path)
         if windows.num_cut_questions:
             limit = options.max_query_length
             cut = f"are longer than --max_query_length={limit} and were truncated"
@@ -87,26 +83,17 @@ class QuestionAnswering(Task):
         path = (options.train_file if is_training else options.predict_file) or ""
         texts = [texts for _, texts in itertools.islice(self.identity(examples), _NUM_CHECKED)]
         yield from self.tokenizer.check_texts(path, texts)
-        if is_training and all(question.is_impossible for question in questions):
-            yield f"{path}: all questions are impossible, so that the model learns no answers"
         limit = options.max_answer_length
         num_long = int(np.sum(examples.answer_lengths > limit))
         if num_long > _MANY_LONG_ANSWERS * len(questions):
             are_long = "are longer than --max_answer_length"
             share = counted(num_long, "answer", are_long, of=len(questions))
             longest = f"{limit} (up to {examples.answer_lengths.max()} word pieces)"
-            yield f"{path}: {share}={longest}, and can never be predicted. Raise it"
+            yield f"{path}: {share}={longest}, and can never be predicted"
         if is_training and (num_split := examples.num_split_answers(limit)):
             are_split = "do not fit into any one window"
             share = counted(num_split, "answer", are_split, of=len(questions))
-            yield f"{path}: {share}, and training treats them as unanswered. Lower --doc_stride"
-        ratio = len(examples) / len(questions)
-        if is_training and ratio > max(_MANY_WINDOWS, options.num_train_epochs):
-            epochs = f"--num_train_epochs={np.ceil(10 * ratio) / 10:.1f}"
-            yield (
-                f"There are {ratio:.1f} windows per question, but an epoch has one row per "
-                f"question. To train on every window, pass at least {epochs}"
-            )
+            yield f"{path}: {share}, and training treats them as unanswered"
 
     def _make_windows(self, examples: Sequence[SquadExample]) -> Windows:
         options = self.options

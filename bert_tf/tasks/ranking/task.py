@@ -15,7 +15,6 @@ import numpy as np
 
 from bert_tf.base import files
 from bert_tf.base.errors import note, warn
-from bert_tf.base.other_libraries import explains_fields
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops, ranking_metrics
 from bert_tf.data.features import Feature, sequence_features
@@ -37,7 +36,6 @@ from bert_tf.tokenization.fast import BatchTokenizer
 RERANKED = "reranked.trec"
 
 
-@explains_fields
 class Relevance(NamedTuple):
     """How relevant a passage is: a score (the logit), and its sigmoid."""
 

@@ -5,7 +5,6 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_tf.base.other_libraries import explains_fields
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
 from bert_tf.tasks.token_classification.windows import locate_words
 
@@ -52,7 +51,6 @@ class _Pair(NamedTuple):
     labels: list[str]
 
 
-@explains_fields
 class LabeledWords(_Pair):
     """Words of a text, with a label for each: a pair (words, labels).
 

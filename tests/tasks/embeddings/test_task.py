@@ -164,7 +164,7 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
         ({"score_column": "s"}, "would ignore the scores: pass --loss=cosent"),
         ({"train_batch_size": 1}, "--loss=multiple_negatives compares rows"),
         ({"loss_scale": 0.05}, "--loss_scale multiplies the cosines.* 1 / temperature, .*: 0.05"),
-        ({"freeze_layers": 1}, "--freeze_layers=1 leaves nothing to train.* Pass at most 0"),
+        ({"freeze_layers": 1}, "--freeze_layers=1 is too many"),
         ({"matryoshka_dims": "8,x"}, "--matryoshka_dims must be numbers, such as 768,256"),
         ({"matryoshka_dims": "8,8"}, "--matryoshka_dims=8,8 repeats a size"),
         ({"matryoshka_dims": "32"}, "--matryoshka_dims=32 exceeds the size 16"),

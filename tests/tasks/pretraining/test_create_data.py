@@ -239,7 +239,7 @@ def test_pipe_as_output(tiny, corpus):
     with reader_of(pipe, corpus / "copy"):
         create_data.run(options(tiny, corpus, output_file=str(pipe)))
     assert (corpus / "copy").read_bytes() == (corpus / "out.tfrecord").read_bytes()
-    with pytest.raises(UserError, match="pipe is not a file, but shards are stored next to it"):
+    with pytest.raises(UserError, match="pipe must be a file: shards are stored"):
         create_data.run(options(tiny, corpus, output_file=str(pipe), num_workers=1))
     assert sorted(os.listdir(corpus)) == sorted([*before, "copy", "pipe"])
 
@@ -248,7 +248,7 @@ def test_pipe_as_output(tiny, corpus):
 def test_pipe_as_input_is_rejected(tiny, corpus):
     """The input is read twice, which would lose the texts of a pipe."""
     os.mkfifo(corpus / "pipe")
-    with pytest.raises(UserError, match="pipe is a pipe or a device"):
+    with pytest.raises(UserError, match="pipe must be a file, but is a pipe"):
         create_data.run(options(tiny, corpus, input_file=str(corpus / "pipe")))
 
 
@@ -334,7 +334,7 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     assert_rejected(
         "Cannot write .*out.tfrecord: there is no folder", output_file=f"{corpus}/no/out.tfrecord"
     )
-    assert_rejected("is a folder", output_file=str(corpus))
+    assert_rejected("but is a folder", output_file=str(corpus))
     vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
     assert_rejected(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
     assert_rejected("--max_seq_length must be between 5 and", max_seq_length=4)
@@ -344,7 +344,6 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     assert_rejected("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
     segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}
     assert_rejected("No such file: .*absent.txt", **segments)
-    assert_rejected("pass --max_predictions_per_seq=6", masked_lm_prob=0.25, num_workers=1)
     assert_rejected("must name files", output_file=",")
     assert_rejected("must name files", input_file=" , ")
     assert_rejected("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
@@ -361,9 +360,9 @@ def _folder(path) -> str:
 def test_low_max_predictions_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     create_data.run(options(tiny, corpus, masked_lm_prob=0.25))
-    assert "pass --max_predictions_per_seq=6" in caplog.text
+    assert "--masked_lm_prob * --max_seq_length = 6" in caplog.text
     create_data.run(options(tiny, corpus, masked_lm_prob=0.25, max_predictions_per_seq=6))
-    assert caplog.text.count("--max_predictions_per_seq") == 2
+    assert caplog.text.count("--max_predictions_per_seq") == 1
 
 
 def test_folders_and_compressed_inputs(tiny, corpus):
@@ -386,7 +385,7 @@ def test_single_document_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     create_data.run(options(tiny, corpus, input_file=text))
-    assert "all lines form one document" in caplog.text
+    assert "no blank line between documents" in caplog.text
 
 
 def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
@@ -429,10 +428,6 @@ def test_chinese_characters_as_whole_words_warn(tiny, corpus, run_log):
         ("the good film " * 6 + "\nthe plot\n", None),
         ("Film 1\nthe plot\n", None),
         ("the good film " * 6 + "\n", None),
-        (
-            ("the good film " * 5 + "\n" + "the good film " * 6 + "\n") * 30,
-            "one.txt: the lines seem to be wrapped: put each sentence on its own line",
-        ),
     ],
 )
 def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.base.errors import UserError
-from bert_tf.tasks.pretraining.shards import plan, read_shards
+from bert_tf.tasks.pretraining.sharded_data import plan, read_shards
 
 
 def write_texts(folder, *texts: str) -> list[str]:

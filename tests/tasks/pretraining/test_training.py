@@ -196,7 +196,7 @@ def test_evaluation_on_training_records_warns(tiny, records, run_log):
     pretraining.run(options(tiny, records, do_eval=True, input_file=str(other)))
     assert "was trained on" not in run_log.text
     pretraining.run(options(tiny, records, do_eval=True, input_file=f"{other},{trained}"))
-    assert "out was trained on 1 of these 2 files. Check --input_file" in run_log.text
+    assert "out was trained on 1 of these 2 files" in run_log.text
 
 
 @pytest.mark.parametrize("warns", [False, True])
@@ -206,7 +206,7 @@ def test_number_of_epochs_is_logged(tiny, records, run_log, warns):
     pretraining.run(options(tiny, records, do_train=True, do_eval=not warns, **changes))
     (record,) = [record for record in run_log.records if "has about" in record.getMessage()]
     used = "" if warns else ". The evaluation is on them, too"
-    epochs = f"2 steps of {changes['train_batch_size']} read each {42 if warns else 2}.0 times"
+    epochs = f"read {42 if warns else 2}.0 times each"
     expected = f"--input_file has about {count} records: {epochs}{used}"
     assert (record.getMessage(), record.levelname == "WARNING") == (expected, warns)
 
@@ -247,11 +247,11 @@ def test_invalid_record_files(tiny, records):
             pretraining.run(options(tiny, records, do_train=True, input_file=f"{records}/{name}"))
 
     assert_rejected("No file matches", "absent*")
-    assert_rejected("empty has no records with input_ids, .*: pass records from", "empty", b"")
-    message = "text is not a TFRecord file of examples, or is damaged: pass records from create_pre"
+    assert_rejected("empty has no records with input_ids, ", "empty", b"")
+    message = "text is not a TFRecord file of examples, or is damaged"
     assert_rejected(message, "text", b"no record at all, but text\n")
     (records / "empty.json").write_text((records / "a.tfr.json").read_text())
-    assert_rejected("empty has no records with input_ids, .*: pass records from", "empty", b"")
+    assert_rejected("empty has no records with input_ids, ", "empty", b"")
     (records / "a.tfr.json").write_text("{")
     assert_rejected(r"a\.tfr\.json:1: invalid JSON", "a.tfr")
 
@@ -284,9 +284,7 @@ def test_evaluation_of_a_model_without_the_heads_names_the_script(tiny, records,
     BertModel(tiny.config).save(tmp_path / "encoder.keras")
     start = {"do_eval": True, "init_checkpoint": str(tmp_path / "encoder.keras")}
     pretraining.run(options(tiny, records, **start))
-    message = (
-        "the results are meaningless: pass a checkpoint that run_pretraining.py trained as --i"
-    )
+    message = "Pass --do_train=true, or a checkpoint that run_pretraining.py trained"
     assert message in run_log.text
 
 
