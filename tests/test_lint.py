@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score
 
 from bert_tf import lint
-from bert_tf.tasks.token_classification.scores import score, type_of
+from bert_tf.tasks.token_classification.schemes import type_of
+from bert_tf.tasks.token_classification.scores import score
 
 # (kind of column, values that a row of `PATTERNS` finds, similar ones that it does not find), in
 # the order of `PATTERNS`. Where the mistake was seen: a public file, or a thread.

@@ -30,7 +30,8 @@ from bert_tf.base.errors import UserError, Where, counted
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.tasks.classification.checks import check_rows
 from bert_tf.tasks.classification.dataset_factory import exceeds_float32
-from bert_tf.tasks.token_classification.scores import score, type_of
+from bert_tf.tasks.token_classification.schemes import type_of
+from bert_tf.tasks.token_classification.scores import score
 
 
 class _TextEstimator(Estimator):

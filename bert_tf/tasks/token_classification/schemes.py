@@ -29,6 +29,11 @@ _BRACKET = re.compile(r"(\([^()*|\d][^()*|]*)?\*?\)?")
 _is_marked = re.compile(rf"[BIESLUM][{_DASH}].*|\(.*\*|\*\)*").fullmatch
 
 
+def type_of(label: str) -> str:
+    """Returns the entity type of a label; entities of one unnamed type have the labels B and I."""
+    return label if label == OUTSIDE else label.partition("-")[2] or "entity"
+
+
 def find_outside(labels: Collection[str]) -> str:
     """Returns the label of words outside of entities: `O` or, without it, the only unmarked one."""
     unmarked = [label for label in {*labels} if "" in _parse(label)]

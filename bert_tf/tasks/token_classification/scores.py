@@ -11,7 +11,7 @@ from bert_tf.base.errors import note
 from bert_tf.base.extras import import_extra
 from bert_tf.report.evaluation import Counts, EvaluationReport
 from bert_tf.tasks.token_classification.entities import LabeledWords, find_entities
-from bert_tf.tasks.token_classification.schemes import OUTSIDE
+from bert_tf.tasks.token_classification.schemes import OUTSIDE, type_of
 from bert_tf.tasks.token_classification.sentences import Sentences
 
 # Metric name -> its name in seqeval's report.
@@ -68,11 +68,6 @@ def score(
     entities = {name: values for name, values in scores.items() if name}
     metrics = {name: scores[""][name] for name in _SCORES}
     return metrics, {"words": accuracy | f1 | {"by_type": by_name}, "entities": entities}, scores
-
-
-def type_of(label: str) -> str:
-    """Returns the entity type of a label; entities of one unnamed type have the labels B and I."""
-    return label if label == OUTSIDE else label.partition("-")[2] or "entity"
 
 
 def _ratios(correct: int, found: int, support: int) -> dict[str, float]:

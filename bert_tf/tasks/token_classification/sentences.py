@@ -12,8 +12,7 @@ import numpy as np
 
 from bert_tf import lint
 from bert_tf.base.errors import Place, UserError, counted, note, shortened, warn
-from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label
-from bert_tf.tasks.token_classification.scores import type_of
+from bert_tf.tasks.token_classification.schemes import OUTSIDE, PLAIN, is_label, type_of
 from bert_tf.tasks.token_classification.windows import WordWindows
 
 # A line that begins a document has this column.
