@@ -246,7 +246,7 @@ def _no_such_column(
 
 def _csv_hint(place: Where, cells: Sequence[Any]) -> str | None:
     is_tsv = ".csv" not in str(place) and len(cells) == 1
-    return "If commas separate columns, name the file .csv" if is_tsv else None
+    return "Is this a CSV file? Then rename it to .csv" if is_tsv else None
 
 
 def to_text(value: Any, name: str, place: Where) -> str:

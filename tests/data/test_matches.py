@@ -354,7 +354,7 @@ BY_NUMBER = {"anchor_column": "1", "positive_column": "2"}
 )
 def test_header_with_columns_by_number(first, flags, is_warned, tmp_path, caplog):
     read(tmp_path, {"train.tsv": f"{first}\nwho is it\tit is me\n"}, **flags)
-    assert ("train.tsv:1 looks like a header, but is read as data" in caplog.text) == is_warned
+    assert ("train.tsv:1: looks like a header, but is read as data" in caplog.text) == is_warned
 
 
 @pytest.mark.parametrize(("score_range", "is_warned"), [("0,100", True), ("0,1", False)])
