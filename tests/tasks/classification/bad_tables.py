@@ -295,7 +295,7 @@ _LABELS = [
         "unknown label in dev",
         "dev.tsv",
         b"ham\ta\nSpam\tb\n",
-        r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. If the label is new",
+        r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. Did you mean spam\?",
     ),
     _bad_split(
         "eval",
