@@ -235,7 +235,7 @@ def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -
         advice = "To predict them, pass --problem_type=regression; otherwise, list names of labels"
         if isinstance(lists[0], dict):
             advice = "If -1 means no label, pass --skip_labels=-1; else --problem_type=regression"
-        raise UserError(f"are the numbers {examples} labels?", at=path, fix=advice)
+        raise UserError(f"the numbers {examples} may be labels or targets", at=path, fix=advice)
     return problem_type
 
 

@@ -312,20 +312,20 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
 @pytest.mark.parametrize(
     ("labels", "flags", "problem"),
     [
-        ([[3, 7], [4, 1]], {}, r"jsonl: each label has 2 numbers\. To predict them"),
+        ([[3, 7], [4, 1]], {}, "jsonl: the numbers 1, 3, 4, 7 may be labels"),
         (
             [[3, 7], [4, 4]],
             {},
-            "2 numbers. .* pass --problem_type=regression; otherwise, list",
+            "3, 4, 7 may be labels.*pass --problem_type=regression; otherwise, list",
         ),
         (
             [[0, 1, 1], [1, 0, 0]],
             {},
-            "numbers 0, 1 labels.*pass --problem_type=regression; otherwise",
+            "numbers 0, 1 may be labels.*pass --problem_type=regression; otherwise",
         ),
-        ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "numbers 0, 1 labels"),
+        ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "numbers 0, 1 may be labels"),
         ([{}], {}, "jsonl:1: label '' is not a number"),
-        ([{"a": 1, "b": 0}, {"a": 0, "b": -1}], {}, "numbers -1, 0, 1 labels"),
+        ([{"a": 1, "b": 0}, {"a": 0, "b": -1}], {}, "numbers -1, 0, 1 may be labels"),
         (
             [[1.5, 3.2], [4, 2, 1]],
             {},
@@ -337,7 +337,11 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
             {"problem_type": "regression"},
             "jsonl:2: label '' is not a number",
         ),
-        ([[0.5, 1], [0.2, 0.3]], {"problem_type": "multilabel"}, "numbers 0.2, 0.3, 0.5, 1 labels"),
+        (
+            [[0.5, 1], [0.2, 0.3]],
+            {"problem_type": "multilabel"},
+            "numbers 0.2, 0.3, 0.5, 1 may be labels",
+        ),
         ([1.5, []], {"problem_type": "regression"}, "jsonl:2: label '' is not a number"),
         (
             [{"a": 1.5, "b": 2}, {"b": 2, "c": 1}],
