@@ -51,35 +51,39 @@ def read_cells(
     is_header = is_table and (has_header == "yes" or bool(by_name))
     header = [str(name).strip() for name in first.cells] if is_header else []
     positions = find_positions(path, first, columns, header, split)
-    if is_table:
-        num_used = sum(len(positions_in(position)) for position in positions.values())
-        rows = _require_width(rows, len(first.cells) or 1, num_used)
     if is_table and not is_header and has_header == "auto":
         _warn_of_names([row for row in rows_ahead if len(row.cells) == len(first.cells)], positions)
-    for index, row in enumerate(rows):
+    num_used = sum(len(positions_in(position)) for position in positions.values())
+    repeated: Where | None = None
+    for index, row in enumerate(_require_layout(rows, first, num_used)):
         if index == 0 and is_header:
             continue
-        if not (is_table or isinstance(row.cells, dict)):
-            received = excerpt(json.dumps(row.cells))
-            raise UserError(f"expected an object. Received: {received}", at=row.place)
         if is_header and row.cells == first.cells:
-            warn("the row repeats the header", at=row.place)
+            repeated = repeated or row.place
         yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}
+    if repeated:
+        warn("the row repeats the header", at=repeated)
 
 
-def _require_width(rows: Iterable[Row], width: int, num_used: int) -> Iterator[Row]:
+def _require_layout(rows: Iterable[Row], first: Row, num_used: int) -> Iterator[Row]:
+    """Yields rows with as many cells as the first, or with objects; see `read_cells`."""
+    width, kind = len(first.cells), type(first.cells)
     longer: list[Where] = []
     for row in rows:
-        cells = row.cells or [""]  # in a table with one column, a blank line is an empty text
-        if isinstance(cells, dict) or len(cells) < width or len(cells) > width <= 2 * num_used:
-            received = shortened([excerpt(str(x)) for x in cells], _SHOWN_CELLS)
-            problem = f"{counted(len(cells), 'column')}, but {width} in the first row: {received}"
+        count = len(row.cells)
+        if not isinstance(row.cells, kind):
+            received = excerpt(json.dumps(row.cells))
+            raise UserError(f"unlike the first row: {received}", at=row.place)
+        if kind is list and (count < width or count > width <= 2 * num_used):
+            received = shortened([excerpt(str(x)) for x in row.cells], _SHOWN_CELLS)
+            problem = f"{counted(count, 'column')}, but {width} in the first row: {received}"
             advice = "Enclose a text with separators or line breaks in quotes"
             if width == 1:
                 advice = "Separate columns with tabs or, in a .csv file, commas"
             raise UserError(problem, at=row.place, fix=advice)
-        longer += [row.place] * (len(cells) > width)
-        yield Row(row.place, cells[:width])
+        is_longer = kind is list and count > width
+        longer += [row.place] * is_longer
+        yield Row(row.place, row.cells[:width]) if is_longer else row
     if longer:
         more = f"more cells than the first ({width}), which are left out"
         warn(f"{counted(len(longer), 'row')} with {more}", at=longer[0])
@@ -106,8 +110,8 @@ def _is_name_of(first: str, others: Sequence[str], has_classes: bool, has_texts:
     if COLUMN_NAME.fullmatch(first):
         return True
     if has_classes and others:  # which repeat, or are numbers
-        are_numbers = all(parse_number(x) is not None for x in others)
-        return bool(first) and (are_numbers or 2 * len({*others}) <= len(others))
+        are_classes = len(others) > 3 and 2 * len({*others}) <= len(others)
+        return bool(first) and (are_classes or all(parse_number(x) is not None for x in others))
     num_texts = sum(len(x.split()) > 1 for x in others)
     return has_texts and len(first.split()) == 1 and 2 * num_texts > len(others)
 
@@ -246,7 +250,7 @@ def _no_such_column(
 
 def _csv_hint(place: Where, cells: Sequence[Any]) -> str | None:
     is_tsv = ".csv" not in str(place) and len(cells) == 1
-    return "If commas separate columns, name the file .csv" if is_tsv else None
+    return "Is this a CSV file? Then rename it to .csv" if is_tsv else None
 
 
 def to_text(value: Any, name: str, place: Where) -> str:

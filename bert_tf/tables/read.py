@@ -48,7 +48,7 @@ def read_table(
     "text". Others: tab-separated columns. All may be gzipped. A folder has a text per file, and a
     subfolder for each label: the keys of its rows are "text", "label" and "file". Lines end with LF
     or CRLF. A byte order mark and blank lines at the end are ignored. Any other blank line is
-    ignored in JSON; in other tables, it is a row without cells.
+    ignored in JSON; in other tables, it is a row with an empty cell.
 
     Args:
         path: the file.
@@ -81,7 +81,8 @@ def read_table(
         head = [first, *itertools.islice(lines, _LINES_AHEAD)]
         is_quoted = quoted == "yes" or delimiter != "\t" or _has_quoted_cells(head)
         style = delimiter, is_quoted and quoted != "no", spaced
-        yield from _read_rows(path, itertools.chain(head, lines), *style, start)
+        for row in _read_rows(path, itertools.chain(head, lines), *style, start):
+            yield row if row.cells else Row(row.place, [""])
 
 
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:

@@ -110,10 +110,10 @@ def test_label_order_must_match_the_published_task(tmp_path, run_log):
         (tmp_path / "labels.txt").write_text("\n".join(file_labels) + "\n")
         run_log.clear()
         _require_order(model_labels, RunFolder.used_by(options))
-        warning = "The model names its outputs a, b, c; assuming that they are contradiction"
+        warning = "the model names its outputs a, b, c: are they contradiction"
         assert (warning in run_log.text) == (file_labels == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
     with pytest.raises(
-        UserError, match="use --task_name=tsv, which takes the order from the model"
+        UserError, match="Pass --task_name=tsv, which takes the order from the model"
     ):
         _require_order(model_labels, RunFolder.used_by(options))

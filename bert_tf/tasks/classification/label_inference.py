@@ -70,11 +70,10 @@ class LabelParser:
                 close = difflib.get_close_matches(name, self.labels, n=1)
                 if (number := parse_number(name)) is not None:  # 1 and 1.0 are not close
                     close = [x for x in self.labels if parse_number(x) == number] or close
-                advice = self.skip_advice(name)
-                if self.is_inferred and not advice:
+                advice = f"Did you mean {brief(close)[0]}?" if close else None
+                if self.is_inferred and not close:
                     advice = "If the label is new, pass all labels as --labels"
-                elif close and not advice:
-                    advice = f"Did you mean {brief(close)[0]}?"
+                advice = self.skip_advice(name) or advice
                 problem = f"label {excerpt(name)} is not one of {shortened(brief(self.labels))}"
                 raise UserError(problem, at=place, fix=advice)
         return list(dict.fromkeys(names))
@@ -115,9 +114,8 @@ class LabelParser:
         """Returns how to leave out rows with a label that probably stands for a missing one."""
         if self.skipped is None or not is_placeholder(name):
             return None
-        return (
-            f"To leave out such rows, pass --skip_labels={','.join((*self.skipped, name)) or ','}"
-        )
+        skipped = ",".join((*self.skipped, name)) or ","
+        return f"To leave out such rows, pass --skip_labels={skipped}"
 
     def _strip(self, text: str) -> str:
         # A task module may have labels with spaces around them.
@@ -235,7 +233,9 @@ def _infer_type_of_lists(path: str, values: Sequence[Any], given: LabelParser) -
     if is_unclear:
         examples = shortened(sorted({f"{x:g}" for x in numbers}), 5)
         advice = "To predict them, pass --problem_type=regression; otherwise, list names of labels"
-        raise UserError(f"are the numbers {examples} labels?", at=path, fix=advice)
+        if isinstance(lists[0], dict):
+            advice = "If -1 means no label, pass --skip_labels=-1; else --problem_type=regression"
+        raise UserError(f"the numbers {examples} may be labels or targets", at=path, fix=advice)
     return problem_type
 
 

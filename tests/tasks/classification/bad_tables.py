@@ -195,13 +195,13 @@ _COLUMNS = [
     _bad_tsv(
         "comma-separated TSV",
         b"label,text\nham,a\nspam,b\n",
-        r"train\.tsv:1: .* If commas separate columns, name the file \.csv",
+        r"train\.tsv:1: .* Is this a CSV file",
         BY_NAME,
     ),
     _bad_tsv(
         "semicolon-separated TSV",
         b"ham;a\nspam;b\n",
-        r"train\.tsv:1: --text_column=2, .*1 column.*name the file \.csv",
+        r"train\.tsv:1: --text_column=2, .*1 column.*Is this a CSV file",
     ),
     _bad_tsv("no --label_column", TRAIN, r"--label_column", {"text_column": "2"}),
     _bad_split(
@@ -219,7 +219,7 @@ _LABELS = [
     _bad_tsv(
         "only one label",
         b"ham\ta\nham\tb\n",
-        r"train\.tsv: every row has the label ham.*--label_column",
+        r"train\.tsv: every row has the label ham",
     ),
     _bad_tsv(
         "label not in --labels",
@@ -295,7 +295,7 @@ _LABELS = [
         "unknown label in dev",
         "dev.tsv",
         b"ham\ta\nSpam\tb\n",
-        r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. If the label is new",
+        r"dev\.tsv:2: label 'Spam' is not one of ham, spam\. Did you mean spam\?",
     ),
     _bad_split(
         "eval",

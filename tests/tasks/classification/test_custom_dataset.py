@@ -605,7 +605,7 @@ def test_label_columns_by_number_and_in_json(read_dataset):
         ({}, "3,bad,1,0", "3,bad,x,0", "csv:4: label 'x' is not a number"),
         ({}, "3,bad,1,0", "3,bad,1,", "csv:4: label '' .* pass --skip_labels=,"),
         ({"labels": "a,b"}, "", "", "the label has toxic, insult, but others have a, b"),
-        ({}, "3,bad,1,0", "3,bad,-1,-1", "-1, 0, 1 labels"),
+        ({}, "3,bad,1,0", "3,bad,-1,-1", "-1, 0, 1 may be labels.*--skip_labels=-1"),
         ({"label_column": "toxic,insul"}, "", "", "Did you mean --label_column=insult"),
         ({"label_column": "toxic,comment_text"}, "", "", "are the same column"),
         ({"problem_type": "classification"}, "", "", "needs problem_type=multilabel"),
@@ -652,7 +652,9 @@ def test_columns_and_header_of_one_split(read_dataset):
     ("train_labels", "label", "advice"),
     [
         ("ab", "c", "If the label is new, pass all labels as --labels"),
-        (["good", "bad"], "god", "If the label is new"),
+        (["good", "bad"], "god", "Did you mean good?"),
+        ("01", "1.0", "Did you mean 1?"),
+        ("01", "2", "If the label is new"),
     ],
 )
 def test_label_of_dev_set_only(read_dataset, train_labels, label, advice):

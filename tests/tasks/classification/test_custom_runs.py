@@ -175,13 +175,13 @@ def test_training_from_a_model_with_other_labels(trained_classifier, tiny, tmp_p
     assert (tmp_path / "out" / "labels.txt").read_text() == "a\nb\n"
 
 
-def test_student_of_unlabeled_texts_stores_its_columns(trained_classifier, tiny, tmp_path):
+def test_student_of_unlabeled_texts(trained_classifier, tiny, tmp_path):
     _, _, out = trained_classifier
     write(tmp_path / "data", "train.tsv", [[text] for text in sentences(20)], header=["text"])
     flags = {"teacher": str(out), "teacher_weight": 1.0, "label_column": None, "dev_fraction": 0.0}
     flags |= {"num_train_epochs": 1.0, "max_seq_length": 16}
     classification.run(custom_options(tiny, tmp_path, do_train=True, **flags))
-    assert RunFolder(str(tmp_path / "out")).model
+    assert (tmp_path / "out" / "run.json").exists()
 
 
 def test_prediction_with_reordered_labels_is_rejected(trained_classifier, tiny, tmp_path):
@@ -214,28 +214,6 @@ def test_training_rows_to_evaluate_on_are_reported(tiny, tmp_path, run_log):
     flags["max_seq_length"] = 8
     classification.run(custom_options(tiny, tmp_path, do_eval=True, **{**flags, **second}))
     assert message in run_log.text
-
-
-def test_missing_label_column_before_the_text_warns(tiny, tmp_path, run_log):
-    flags = {"text_column": "2", "label_column": "1", "num_train_epochs": 1.0}
-    lines = ["a\tgood\tx", "b\tbad\ty"] * 9
-    (tmp_path / "data").mkdir()
-    for name in ("train", "test"):
-        (tmp_path / "data" / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-    classification.run(custom_options(tiny, tmp_path, do_train=True, **flags))
-    classification.run(custom_options(tiny, tmp_path, do_predict=True, **flags))
-    assert "but the training file has" not in run_log.text
-    narrow = "\n".join(line.partition("\t")[2] for line in lines)
-    (tmp_path / "data" / "test.tsv").write_text(narrow + "\n")
-    (tmp_path / "data" / "train.tsv").unlink()  # run.json has its number of columns
-    predict = custom_options(tiny, tmp_path, do_predict=True, **flags)
-    classification.run(predict)
-    assert "test.tsv:1 has 2 columns, but the training file has 3" in run_log.text
-    run_log.clear()
-    (tmp_path / "data" / "test.tsv").write_text("")
-    with pytest.raises(UserError, match=r"test\.tsv is empty"):
-        classification.run(predict)
-    assert "but the training file has" not in run_log.text
 
 
 @pytest.mark.slow
@@ -365,7 +343,7 @@ def test_custom_task_module(tiny, tmp_path, run_log):
     (tmp_path / "films.py").write_text(pairs)
     classification.run(dataclasses.replace(run, do_train=False))
     warning = f"get_dev_examples() of {tmp_path}/films.py: the model was trained on single texts"
-    assert f"{warning}, but some examples are pairs. Check text_b" in run_log.text
+    assert warning in run_log.text
     # Prediction does not need the task module.
     (tmp_path / "films.py").unlink()
     predictor = Predictor.from_output_dir(out)
@@ -586,7 +564,7 @@ def test_invalid_file_exits_with_a_one_line_error(tiny, tmp_path):
         ({"label_column": ""}, "--do_train and --do_eval need --label_column$"),
         (
             {"label_column": None, "do_eval": False, "teacher": ".", "teacher_weight": 1.0},
-            "need --label_column, or --dev_fraction=0: rows are held out for evaluation",
+            "need --label_column, or --dev_fraction=0$",
         ),
         ({"task_name": "cola"}, "--text_column only applies to --task_name=tsv"),
         ({"labels": "a,-", "skip_labels": "-"}, "--labels and --skip_labels both have '-'. Remove"),
@@ -671,61 +649,23 @@ def test_flags_must_match_the_model(tiny, trained_folder, flags, message):
 
 
 @pytest.mark.parametrize(
-    ("header", "flags", "expected_warning"),
-    [
-        (["text", "id"], {}, False),
-        # A different file may have different column names.
-        (["review", "id"], {"text_column": "review"}, False),
-        (["text", "id"], {"text_column": "1"}, False),
-        (["text", "id"], {"text_column": "id"}, True),
-        (["text", "id"], {"text_pair_column": "id"}, True),
-    ],
+    ("flags", "warns"),
+    [({}, False), ({"text_column": "id"}, False), ({"text_pair_column": "id"}, True)],
 )
-def test_columns_that_differ_from_training(
-    tiny, trained_folder, header, flags, expected_warning, run_log
-):
-    write(
-        trained_folder / "data",
-        "test.tsv",
-        [["the film", "a1"], ["the story", "a2"]],
-        header=header,
-    )
-    flags = {**TEXTS, **flags, **checkpoint_flags(trained_folder)}
-    run = custom_options(tiny, trained_folder, **flags, do_predict=True)
-    make_dataset(run, RunFolder.used_by(run)).read("predict")
-    assert ("trained on column text, not" in run_log.text) == expected_warning
-
-
-@pytest.mark.parametrize(("keys", "warns"), [(("text", "id"), True), (("review", "id"), False)])
-def test_json_keys_that_differ_from_training(tiny, trained_folder, keys, warns, run_log):
-    (trained_folder / "data").mkdir()
-    row = json.dumps(dict.fromkeys(keys, "the film"))
-    (trained_folder / "data" / "test.jsonl").write_text(f"{row}\n" * 2)
-    flags = {**TEXTS, "text_column": "id", **checkpoint_flags(trained_folder)}
-    run = custom_options(tiny, trained_folder, **flags, do_predict=True)
-    make_dataset(run, RunFolder.used_by(run)).read("predict")
-    assert ("trained on column text, not id. Check --text_column" in run_log.text) == warns
-
-
-def test_teacher_trained_on_another_column_warns(tiny, trained_folder, run_log):
+@pytest.mark.parametrize("split", ["train", "predict"])  # from a teacher, of a trained model
+def test_pairs_for_a_model_of_single_texts_warn(tiny, trained_folder, split, flags, warns, run_log):
     rows = [["the film", "a1", "good"], ["the story", "a2", "bad"]] * 4
-    write(trained_folder / "data", "train.tsv", rows, header=["text", "title", "label"])
-    teacher = str(trained_folder / "out")
-    for column, warns in (("text", False), ("title", True)):
-        flags = {**TEXTS, "text_column": column, "teacher": teacher, "output_dir": f"{teacher}2"}
-        make_dataset(custom_options(tiny, trained_folder, **flags, do_train=True), "train")
-        message = f"out: trained on column text, not {column}. Check --text_column"
-        assert (message in run_log.text) == warns
-
-
-def test_column_number_with_another_name_than_in_training(tiny, trained_folder, run_log):
-    metadata = json.loads((trained_folder / "out" / "run.json").read_text())
-    (trained_folder / "out" / "run.json").write_text(json.dumps(metadata | {"header": "id\ttext"}))
-    write(trained_folder / "data", "test.tsv", [["a", "good"]], header=["text", "note"])
-    flags = {**TEXTS, "text_column": "2", "has_header": "yes", **checkpoint_flags(trained_folder)}
-    run = custom_options(tiny, trained_folder, **flags, do_predict=True)
-    make_dataset(run, RunFolder.used_by(run)).read("predict")
-    assert "test.tsv:1: column 2 is 'note', but 'text' in the training file" in run_log.text
+    name = {"train": "train.tsv", "predict": "test.tsv"}[split]
+    write(trained_folder / "data", name, rows, header=["text", "id", "label"])
+    folder = str(trained_folder / "out")
+    if split == "train":
+        flags = {**TEXTS, **flags, "do_train": True, "teacher": folder, "output_dir": f"{folder}2"}
+        make_dataset(custom_options(tiny, trained_folder, **flags), "train")
+    else:
+        flags = {**TEXTS, **flags, "do_predict": True, **checkpoint_flags(trained_folder)}
+        run = custom_options(tiny, trained_folder, **flags)
+        make_dataset(run, RunFolder.used_by(run)).read("predict")
+    assert (f"{folder}: the model was trained on single texts" in run_log.text) == warns
 
 
 def test_classifier_from_a_training_run_has_its_number_of_labels(tiny, tmp_path):
