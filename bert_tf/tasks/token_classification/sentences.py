@@ -127,8 +127,9 @@ def labels_to_learn(file: ConllFile, given: str) -> list[str]:
     labels = [label.strip() for label in given.split(",")] if given else found
     for number, label in zip(file.line_numbers, file.targets, strict=True):
         if label not in labels:
-            problem = f"label {label} is not one of --labels={','.join(labels)}"
-            raise UserError(problem, at=Place(file.path, number))
+            problem = f"label {label} is not one of {', '.join(labels)}"
+            advice = "For other labels, start from a published model"
+            raise UserError(problem, at=Place(file.path, number), fix=advice)
     if len(labels) < 2:
         problem = f"all labels are {file.targets[0]}; nothing to learn"
         raise UserError(problem, at=file.path, fix="Check --label_column")
