@@ -436,7 +436,10 @@ def assert_user_error(run, message):
         ),
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
         ({"do_train": True, "label_scheme": "plane"}, "--label_scheme must be one of auto, ent"),
-        ({"do_train": True, "label_column": "ner"}, r"train\.txt: there is no column 'ner' .*, and its"),
+        (
+            {"do_train": True, "label_column": "ner"},
+            r"train\.txt: there is no column 'ner' .*, and its",
+        ),
         ({"do_train": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
         ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, the folder"),
         ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
