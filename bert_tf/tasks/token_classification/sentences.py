@@ -116,7 +116,8 @@ def labels_to_learn(file: ConllFile, given: str) -> list[str]:
     for number, label in zip(file.line_numbers, file.targets, strict=True):
         if label not in labels:
             problem = f"label {label} is not one of {', '.join(labels)}"
-            raise UserError(problem, at=Place(file.path, number), fix="Omit --labels")
+            advice = "For other labels, start from a published model"
+            raise UserError(problem, at=Place(file.path, number), fix=advice)
     if len(labels) < 2:
         raise UserError(f"all labels are {file.targets[0]}; nothing to learn", at=file.path)
     return labels
