@@ -552,8 +552,10 @@ def test_models_that_are_no_cross_encoders(folder):
     (folder / "run.json").write_text('{"script": "run_ner"}')
     with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
         search(folder, rerank_model=folder)
+    ranker = shutil.copytree(folder / "model", folder / "ranker")
+    (ranker / "run.json").write_text('{"script": "run_ranking", "flags": {"max_seq_length": 16}}')
     with pytest.raises(UserError, match="output_weights"):
-        search(folder, rerank_model=folder / "model")
+        search(folder, rerank_model=ranker)
     single = {"script": "run_classifier", "flags": {"text_column": "t", "text_pair_column": None}}
     (folder / "run.json").write_text(json.dumps(single))
     with pytest.raises(UserError, match="it was trained on single texts"):
