@@ -217,7 +217,7 @@ def test_standard_input(tiny, folder, monkeypatch):
 def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     run(tiny, folder)
-    assert "1 of 6 texts is longer than --max_seq_length=12 and was truncated" in caplog.text
+    assert "1 of 6 texts is longer than max_seq_length=12 and was truncated" in caplog.text
 
 
 def test_script(tiny, folder):
