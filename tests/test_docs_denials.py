@@ -110,7 +110,7 @@ def pickles(tiny) -> None:
 
 def pickled_weights(tmp_path, tiny) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"")
-    with pytest.raises(UserError, match="is a pickle"):
+    with pytest.raises(UserError, match="a pickle"):
         checkpoint.restore(BertModel(tiny.config), str(tmp_path / "pytorch_model.bin"))
 
 

@@ -262,7 +262,7 @@ class Encoder:
     def warn_of_truncation(self, total: int, earlier: int = 0) -> None:
         """Warns if some of `total` texts were truncated; `earlier` is `num_truncated` before."""
         if count := self.num_truncated - earlier:
-            cut = f"are longer than --max_seq_length={self.options.max_seq_length}"
+            cut = f"are longer than max_seq_length={self.options.max_seq_length}"
             warn(counted(count, "text", f"{cut} and were truncated", of=total))
 
     def _check_form(self, texts: Sequence[Text]) -> Iterator[str]:

@@ -80,7 +80,7 @@ class Index:
         checksum, now = noted.pop("checksum", None), _describe_input(str(noted.get("path", "")))
         # A file that was only copied or touched is the same.
         if now and now != noted and _checksum(now["path"]) != checksum:
-            warn(f"has earlier texts than {noted['path']}, which has changed", at=folder)
+            warn(f"{noted['path']} has changed since the index was built", at=folder)
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yields the first row and the vectors of each block; checks them the first time."""

@@ -198,7 +198,7 @@ def test_labels_are_no_texts_that_match(tiny, run_log):
 def test_vectors_of_other_sizes(trained):
     vectors = trained.encode(TEXTS)
     for other in (vectors[:, :5], vectors[0]):
-        with pytest.raises(UserError, match=r"must be arrays \[M, D\] and \[N, D\]. Received: "):
+        with pytest.raises(UserError, match=r"expected vectors \[M, D\] and \[N, D\]. Received: "):
             trained.similarity(vectors, other)
 
 

@@ -381,9 +381,9 @@ def test_token_classification_student(tiny, tiny_of_two_layers, tmp_path):
         ({"teacher": None, "teacher_weight": 1.0}, "--teacher_weight needs --teacher"),
         ({"teacher": "{out}"}, "--teacher and --output_dir must be different folders"),
         ({"teacher": "{tmp}/absent"}, r"is not an output_dir of run_classifier \(no run.json"),
-        ({"task_name": "CoLA"}, "was trained with task=MRPC, but this run has task=CoLA"),
-        ({"max_seq_length": 20}, "was trained with max_seq_length=24, .* has max_seq_length=20"),
-        ({"do_lower_case": False}, "trained with do_lower_case=True, .* has do_lower_case=False"),
+        ({"task_name": "CoLA"}, "was trained with task=MRPC, not CoLA"),
+        ({"max_seq_length": 20}, "was trained with max_seq_length=24, not 20"),
+        ({"do_lower_case": False}, "trained with do_lower_case=True, not False"),
         (
             {"vocab_file": "{tmp}/vocab.txt"},
             "--teacher has another vocabulary",
@@ -415,7 +415,7 @@ def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
     (teacher_dir / "labels.txt").write_text("1\n0\n")
     _assert_rejected(
         student_options(tiny, teacher_dir, tmp_path),
-        r"labels=\['1', '0'\], but this run has labels=\['0',",
+        r"labels=\['1', '0'\], not \['0',",
     )
     run = json.loads((teacher_dir / "run.json").read_text())
     (teacher_dir / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))

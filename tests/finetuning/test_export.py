@@ -336,7 +336,7 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         ({}, "Missing required flags: --model_dir"),
         (
             {"model_dir": "{tmp}/absent", "export_dir": "x"},
-            "there is no folder .*absent.*--model_dir must",
+            "there is no folder .*absent",
         ),
         ({"model_dir": "{tiny}/bert_model.ckpt", "export_dir": "x"}, "there is no folder .*ckpt;"),
         (
@@ -355,9 +355,9 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),
         (
             {"model_dir": "{tmp}/run", "export_dir": "x", "form": "task"},
-            "needs a fine-tuned model, but .*run was trained by run_pretraining",
+            "needs a fine-tuned model, not one of run_pretraining",
         ),
-        ({"model_dir": "{tiny}", "export_dir": "x", "script": "bert"}, "--script must be one of"),
+        ({"model_dir": "{tiny}", "export_dir": "x", "script": "bert"}, "expected --script, one of"),
         ({"model_dir": "{tiny}", "export_dir": "x", "max_seq_length": 25}, "25 exceeds the"),
         (
             {"model_dir": "{tiny}", "export_dir": "{tmp}/file/x", "max_seq_length": 9},

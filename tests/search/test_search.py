@@ -498,7 +498,7 @@ def test_changed_input(folder, run_log):
     assert "has changed" not in run_log.text  # but for the time
     (folder / "texts.txt").write_text((folder / "moved.txt").read_text().replace("fast", "slow"))
     search(folder)
-    message = f"index: has earlier texts than {folder}/texts.txt, which has changed"
+    message = f"index: {folder}/texts.txt has changed since the index was built"
     assert run_log.text.count(message) == 1
     run_log.clear()
     shutil.copy(folder / "moved.txt", folder / "texts.txt")
@@ -542,8 +542,10 @@ def test_models_that_are_no_cross_encoders(folder):
     (folder / "run.json").write_text('{"script": "run_ner"}')
     with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
         search(folder, rerank_model=folder)
+    ranker = shutil.copytree(folder / "model", folder / "ranker")
+    (ranker / "run.json").write_text('{"script": "run_ranking", "flags": {"max_seq_length": 16}}')
     with pytest.raises(UserError, match="output_weights"):
-        search(folder, rerank_model=folder / "model")
+        search(folder, rerank_model=ranker)
     single = {"script": "run_classifier", "flags": {"text_column": "t", "text_pair_column": None}}
     (folder / "run.json").write_text(json.dumps(single))
     with pytest.raises(UserError, match="it was trained on single texts"):

@@ -217,7 +217,7 @@ def test_standard_input(tiny, folder, monkeypatch):
 def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     run(tiny, folder)
-    assert "1 of 6 texts is longer than --max_seq_length=12 and was truncated" in caplog.text
+    assert "1 of 6 texts is longer than max_seq_length=12 and was truncated" in caplog.text
 
 
 def test_script(tiny, folder):
@@ -454,7 +454,7 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
         (
             {"text_column": "b"},
             "a\tb\n1\tgood\n2\t\n",
-            "1 of 2 texts is empty. The first is text 2",
+            "1 of 2 texts is empty, first text 2",
         ),
         ({}, "good ||| film\n\n\n", "in.txt: 2 of 3 texts are empty, first text 2"),
     ],
