@@ -140,8 +140,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         expected = getattr(self._learning_rate, "num_train_steps", None)
         num_steps = int(self.iterations)
         if expected and num_steps > expected:
-            problem = f"The learning rate was 0 after step {expected} of {num_steps}"
-            warn(problem, fix="Pass the number of batches in all epochs as num_train_steps")
+            warn(f"The learning rate was 0 after num_train_steps={expected} of {num_steps} steps")
 
     def slots(self) -> list[tuple[keras.Variable, dict[str, keras.Variable]]]:
         """Returns pairs of a trainable variable and its slots, {"adam_m": m, "adam_v": v}."""

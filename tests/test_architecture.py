@@ -97,13 +97,12 @@ ALLOWED_IMPORTS = {
     "commands/create_vocab": {"tensorflow_text"},
     "tables": set(),
     "tokenization": set(),
-    "tokenization/character_table": {"numpy"},
     "tokenization/fast": {"numpy"},
     # Inside functions where possible.
     "tokenization/fast_wordpiece": {"tensorflow", "tensorflow_text"},
     "tokenization/graph": {"numpy", "tensorflow"},
     "tokenization/ragged_ids": {"numpy"},
-    "training/curve": {"matplotlib", "numpy", "tensorflow"},
+    "training/curve": {"numpy", "tensorflow"},
 }
 # Modules of options, which load without third-party packages.
 OPTION_MODULES = re.compile(r"(commands|finetuning|search|tasks/\w+)/(\w*options|__init__)")

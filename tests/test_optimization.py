@@ -203,7 +203,7 @@ def test_training_longer_than_the_schedule_warns(caplog, monkeypatch):
     assert not ours()
     model.fit(np.ones((6, 4)), np.ones((6, 1)), batch_size=2, verbose=0)
     (record,) = ours()
-    assert record.getMessage().startswith("The learning rate was 0 after step 3 of 6. Pass the")
+    assert record.getMessage().startswith("The learning rate was 0 after num_train_steps=3 of 6")
 
 
 def test_optimizer_is_compiled_and_saved(tmp_path):

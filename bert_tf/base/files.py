@@ -29,8 +29,7 @@ def is_remote(path: str) -> bool:
     """Returns whether `path` is on a remote file system (`gs://...`), not on the web."""
     path = os.fspath(path)
     if path.startswith(_WEB):
-        advice = "Download it, and pass a local path"
-        raise UserError(f"{path} is an address: bert_tf downloads nothing", fix=advice)
+        raise UserError(f"{path} is an address: bert_tf downloads nothing")
     return "://" in path
 
 

@@ -108,8 +108,7 @@ def follow_labels(model: keras.Model, source: Source, labels: Sequence[str]) -> 
     old, new = ([label.casefold() for label in names] for names in (trained, labels))
     if len(old) == len(new) and {*old} != {*new}:
         was, now = (shortened(brief(x)) for x in (trained, labels))
-        advice = "For a new head, extract the encoder: convert_checkpoint.py --head=encoder"
-        warn(f"the labels of its head were {was}; now, they are {now}", at=source.path, fix=advice)
+        warn(f"the labels of its head were {was}; now, they are {now}", at=source.path)
     elif sorted(old) == sorted(new) and old != new:
         order = [old.index(label) for label in new]
         note(f"its head is loaded in a new order, {shortened(brief(labels))}", at=source.path)

@@ -164,7 +164,7 @@ class RunFolder:
             # Trailing blank lines are not significant.
             if path and files.read_text(path).rstrip() != text.rstrip():
                 problem = f"{path}, which an earlier training run saved, differs from {source}"
-                raise UserError(problem, fix="Choose another --output_dir")
+                raise UserError(problem, fix="Choose another --output_dir, or empty this one")
 
     def check_files(self) -> None:
         """Warns about changed or missing files of a training run; UserError if one is damaged."""

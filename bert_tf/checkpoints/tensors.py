@@ -138,6 +138,5 @@ def explained_read_errors(prefix: str) -> Iterator[None]:
 def _open(prefix: str) -> Any:
     reader = open_reader(prefix)
     if reader.has_tensor(OBJECT_GRAPH):
-        advice = "Pass a name-based checkpoint: bert_model.ckpt, or a model.ckpt-N of bert_tf"
-        raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint", fix=advice)
+        raise UserError(f"{prefix} is an object-based TensorFlow 2 checkpoint")
     return reader

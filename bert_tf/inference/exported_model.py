@@ -55,8 +55,7 @@ class ExportedModel(RowBatches):
         except UserError:
             raise
         except Exception as error:
-            advice = "Remove this file, and export the model again"
-            raise UserError(f"Cannot load {path}: {reason(error)}", fix=advice) from error
+            raise UserError(f"Cannot load {path}: {reason(error)}") from error
         self._fetch = checked(fetch)
 
     def _compute(self, batch: Rows) -> Rows:

@@ -64,8 +64,7 @@ def check_inputs(
                 raise ValueError(f"{name} must have the shape {expected}. Received: {tuple(shape)}")
         values = _check_range(name, value, size)
         if name == "input_mask" and values is not None and not values[..., 0].any():
-            message = "input_mask is 0 at the first token of all rows"
-            warn(message, fix="Pass 1 for tokens and 0 for padding")
+            warn("input_mask is 0 at the first token of all rows: 0 stands for padding")
 
 
 def check_positions(positions: Any, ids_shape: Any) -> None:

@@ -97,7 +97,7 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
     _set_up_logging(getattr(options, "verbose_logging", False))
     for field in dataclasses.fields(options):
         if field.metadata["new"] and field.default is None and getattr(options, field.name) == "":
-            warn(f"--{field.name} is empty", fix="Is a shell variable unset?")
+            warn(f"--{field.name} is empty")
     options.check()
     import_tensorflow()
     return options

@@ -253,8 +253,7 @@ def _connect_tpu(options: DeviceOptions) -> Devices:
         strategy = tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # TensorFlow's error depends on the cause
         raise UserError(
-            f"Cannot initialize the TPU {address!r} (--tpu_name): {reason(error)}",
-            fix="On a TPU VM, install tensorflow-tpu and omit --tpu_name",
+            f"Cannot initialize the TPU {address!r} (--tpu_name): {reason(error)}"
         ) from error
     return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")
 

@@ -270,7 +270,7 @@ def test_saved_null_score_threshold_is_used(trained, tmp_path):
     run = json.loads((folder / "run.json").read_text())
     run["flags"] |= {"null_score_diff_threshold": "auto", "version_2_with_negative": True}
     (folder / "run.json").write_text(json.dumps(run))
-    with pytest.raises(UserError, match=r"not in .*eval_results.json: pass a number as null_score"):
+    with pytest.raises(UserError, match=r"eval_results.json: no null_score_diff_threshold"):
         Predictor.from_output_dir(folder)
     (folder / "eval_results.json").write_text('{"null_score_diff_threshold": -1e9}')
     question = (trained.questions[0], CONTEXT)

@@ -297,7 +297,7 @@ def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
     flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": engine}
     export_model.run(ExportOptions(**flags))
     Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
-    with pytest.raises(UserError, match=rf"load .*{MODEL_FILES[engine]}: .*Remove this file"):
+    with pytest.raises(UserError, match=rf"load .*{MODEL_FILES[engine]}: "):
         Predictor.from_output_dir(out, engine=engine)
 
 

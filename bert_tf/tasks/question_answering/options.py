@@ -158,4 +158,4 @@ def _find_threshold(folder: Any) -> float:
         return float(files.read_json(path)["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
         problem = "no null_score_diff_threshold, which training chose"
-        raise UserError(problem, at=path, fix="Pass a number") from error
+        raise UserError(problem, at=path) from error
