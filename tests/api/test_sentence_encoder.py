@@ -189,7 +189,7 @@ def test_scores_and_negatives(tiny):
         (["a", ("b", "c")], ["b", 0.5], "text 1: pass a text and"),
         (["a", "b"], ["c"], "differ in number: one has only 1"),
         (["a", "b"], [[], "c"], "text 0: the positive is missing"),
-        (["a"], [""], "text 0: the positive is empty. Remove the row"),
+        (["a"], [""], "text 0: the positive is empty"),
         ("a", ["c"], r"Pass texts as a list, such as \[text\]"),
     ],
 )

@@ -103,11 +103,9 @@ def test_missing_markers_are_reported(marked, tmp_path, run_log):
     write(tmp_path / "data", "dev.tsv", ROWS[:2])
     run = custom_options(marked, tmp_path, **OWN, do_train=True, num_train_epochs=0.5)
     classification.run(run)
-    lack = r"train.tsv: 2 of 10 texts lack \[E1\], or have it after --max_seq_length=16: the vector"
+    lack = r"train.tsv: 2 of 10 texts lack \[E1\], or have it after --max_seq_length=16"
     assert re.search(lack, run_log.text)
-    repeated = (
-        r"train.tsv: 1 of 10 texts has \[E1\] more than once: the first one counts. Exam.* c \["
-    )
+    repeated = r"train.tsv: 1 of 10 texts has \[E1\] more than once, and .*, such as .* c \["
     assert re.search(repeated, run_log.text)
     assert "[E2] more than once" not in run_log.text
 
