@@ -127,3 +127,78 @@ def test_a_perfect_score_of_entities_has_no_unseen_types(entities):
             assert score(gold, predicted, False)[1]["words"]["accuracy"] == 1
         known = {type_of(label) for label in predicted[0]}
         assert not [*lint.unseen([type_of(label) for label in gold[0]], known)]
+
+
+ENTRY_POINTS = ("fit", "validation", "score", "predict", "script", "convert", "export", "serve")
+# check -> (words of its message, the entry points where it fires). Others do not get what it is
+# about: labels, say, are in no prediction.
+CHECKS = {
+    "order of indexes": ("indexes differ in order", "fit validation score"),
+    "order of columns": ("the columns are b, a", "validation score predict"),
+    "a label as second text": ("the second text is the label", "fit validation score script"),
+    "numbers such as -999": ("but all others from", "fit validation score script"),
+    "labels that differ in case": ("labels that differ only in", "fit script"),
+    "labels not in training": ("not in the training data", "validation score script"),
+    "texts of a wrong column": (
+        "are numbers, dates or ids",
+        "fit validation score predict script serve",
+    ),
+    "learning rate": ("--learning_rate must be between", "fit script"),
+    "untrained checkpoint": ("before the first training step", "predict convert export serve"),
+}
+TEXTS = [f"a good film {'and a plot ' * (n % 3)}" for n in range(24)]
+NUMBERS_24 = [float(n % 6) for n in range(24)]
+FLAGS = {"max_seq_length": 16, "train_batch_size": 24, "num_train_epochs": 1.0, "report": False}
+CHECKPOINT = str(ROOT / "examples" / "small_bert")
+
+
+class Program:
+    """Calls each entry point with data in which one thing is wrong."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        labels = ["pos", "neg"] * 12
+        self.pairs = pd.DataFrame({"a": TEXTS, "b": [f"{x} slow" for x in TEXTS]})
+        with silent():
+            self.classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(self.pairs, labels)
+            self.regressor = TextRegressor(CHECKPOINT, **FLAGS).fit(TEXTS, NUMBERS_24)
+            self.classifier.save(folder / "model")
+        self.labels = labels
+
+    def data(self, check):
+        """Returns an estimator, texts and labels; good ones where the data cannot be wrong."""
+        texts, labels, estimator = self.pairs, pd.Series(self.labels), self.classifier
+        if check == "order of indexes":
+            labels = labels.sort_index(ascending=False)
+        elif check == "order of columns":
+            texts = texts[["b", "a"]]
+        elif check == "a label as second text":
+            texts = texts.assign(b=labels)
+        elif check == "numbers such as -999":
+            estimator, texts, labels = self.regressor, TEXTS, [*NUMBERS_24[:-1], -999.0]
+        elif check == "labels that differ in case":
+            labels = pd.Series(["pos", "POS"] * 12)
+        elif check == "labels not in training":
+            labels = pd.Series(["pos", "new"] * 12)
+        elif check == "texts of a wrong column":
+            texts = texts.assign(a=[str(n) for n in range(24)])
+        return clone(estimator), estimator, texts, labels
+
+    def call(self, entry_point, check):
+        fresh, fitted, texts, labels = self.data(check)
+        good = (TEXTS, NUMBERS_24) if fitted is self.regressor else (self.pairs, self.labels)
+        flags = {"learning_rate": 2e-50} if check == "learning rate" else {}
+        if entry_point == "fit":
+            fresh.fit(texts, labels, **flags)
+        elif entry_point == "validation":
+            # The labels of a classifier are those of the training set, or given.
+            names = {"labels": ["pos", "neg", "new"]} if fitted is self.classifier else {}
+            fresh.set_params(**names).fit(*good, validation=(texts, labels))
+        elif entry_point == "score":
+            fitted.score(texts, labels)
+        elif entry_point == "predict":
+            fitted.predict(texts)
+        elif entry_point == "script":
+            self._script(fitted, texts, labels, good, flags, check)
+        else:
+            getattr(self, entry_point)(check)

@@ -248,7 +248,7 @@ def check_values(options: Any) -> None:
             expected = f"one of {', '.join(choices)}"
         elif keywords and not (value in keywords or is_number):
             expected = f"a number or {' or '.join(keywords)}"
-        elif name in ("learning_rate", "num_train_epochs") and not 0 < value < float("inf"):
+        elif name == "num_train_epochs" and not 0 < value < float("inf"):
             expected = "a finite number above 0"
         elif limits and not isinstance(value, str) and not limits[0] <= value <= limits[1]:
             expected = f"between {limits[0]} and {limits[1]}"

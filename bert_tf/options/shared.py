@@ -148,7 +148,7 @@ class TrainingOptions(Options, affects=WEIGHTS):
         None, "Folder for checkpoints, records and results.", affects=RUN | PATH, required=True
     )
     train_batch_size: int = option(32, "Batch size for training, over all devices.")
-    learning_rate: float = option(5e-5, "Peak learning rate.")
+    learning_rate: float = option(5e-5, "Peak learning rate.", limits=(1e-37, 1e37))
     save_checkpoints_steps: int = option(
         1000, "Number of steps between checkpoints.", affects=NOTHING
     )

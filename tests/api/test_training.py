@@ -615,7 +615,7 @@ def test_unicode():
         ),
         ([{"text": "a"}, {"text": "b"}], [0, 1], {}, r"text 0 must be a string.*row\['text'\]"),
         (TEXTS, LABELS, {"max_seq_length": 999}, "max_seq_length=999 exceeds the model's 512"),
-        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
+        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be between 1e-37 and 1e+37"),
         (
             TEXTS,
             LABELS,
