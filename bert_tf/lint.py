@@ -102,13 +102,17 @@ def constant(found: Sequence[Any], name: str = "label") -> Iterator[str]:
 
 
 def label_names(names: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence if names of labels hardly differ, or if one is a list of others."""
+    """Yields a sentence if names of labels hardly differ."""
     # Neither white space nor invisible characters are printable, but for the space.
     forms = (unicodedata.normalize("NFD", x) for x in names)
     visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in forms]
     folded = [(x.lstrip("0") or "0") if x.isdecimal() else x for x in visible]
     if similar := [excerpt(x) for x, y in zip(names, folded, strict=True) if folded.count(y) > 1]:
         yield f"labels that differ only in case, spaces or leading zeros: {shortened(similar)}"
+
+
+def lists_of_labels(names: Sequence[str]) -> Iterator[str]:
+    """Yields a sentence if a label is a list of others."""
     for name in names:
         parts = {part.strip() for part in re.split("[,;|]", name)}
         if len(parts) > 1 and parts <= {*names}:

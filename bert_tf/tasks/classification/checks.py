@@ -43,6 +43,7 @@ def check(
         yield from lint.unseen(*(_labels(x.label for x in y) for y in (examples, train_examples)))
     elif split == "train" and not is_number:
         yield from lint.label_names(data.labels)
+        yield from lint.lists_of_labels(data.labels)
         # Of + and -, or of -1, 0 and 1, both are classes.
         is_class = {"-"} & {x.replace("+", "-") for x in data.labels if x == "+"}
         is_class |= {"-1"} if "2" not in data.labels else set()
