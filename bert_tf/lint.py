@@ -16,10 +16,9 @@ import numpy as np
 from bert_tf.base.errors import Place, brief, counted, excerpt, shortened
 
 _SAMPLE_SIZE = 2000
-# Fewer rows, or repeats of a value, may be chance.
-_MIN_ROWS, _MIN_DISTINCT = 20, 5
-_MAX_CONTRADICTORY = 0.1
-# How much wider or narrower a range is that has another unit, and how far away an outlier is.
+# Fewer rows, or fewer repeats, may be chance.
+_MIN_ROWS, _MIN_DISTINCT, _MAX_CONTRADICTORY = 20, 5, 0.1
+# Ratios of ranges that have another unit, and of an outlier's distance to the range of the others.
 _OTHER_SPREAD, _FAR = 4, 10
 _NO_LABEL = r"\A([-?._/]*|-1|(?i:#?n/?a|\\N|nan|null|unsup|unlabell?ed))\Z"
 
@@ -109,15 +108,6 @@ def label_names(names: Sequence[str]) -> Iterator[str]:
     folded = [(x.lstrip("0") or "0") if x.isdecimal() else x for x in visible]
     if similar := [excerpt(x) for x, y in zip(names, folded, strict=True) if folded.count(y) > 1]:
         yield f"labels that differ only in case, spaces or leading zeros: {shortened(similar)}"
-
-
-def lists_of_labels(names: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence if a label is a list of others."""
-    for name in names:
-        parts = {part.strip() for part in re.split("[,;|]", name)}
-        if len(parts) > 1 and parts <= {*names}:
-            yield f"the label {excerpt(name)} is a list of labels: see --problem_type=multilabel"
-            return
 
 
 def contradictory(texts: Sequence[Hashable], labels: Sequence[Any]) -> Iterator[str]:

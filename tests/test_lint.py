@@ -31,6 +31,7 @@ from bert_tf.options import (
 from bert_tf.serving.models import Model
 from bert_tf.serving.options import ServingOptions
 from bert_tf.tasks import classification
+from bert_tf.tasks.classification.checks import find_lists
 from bert_tf.tasks.classification.task import Classification
 from bert_tf.tasks.embeddings.task import Embeddings
 from bert_tf.tasks.token_classification.scores import score, type_of
@@ -94,8 +95,8 @@ NUMBERS = np.arange(60) % 6.0
         (lint.label_names(["01", "1", "10", "100", "0"]), "leading zeros: '01', '1'"),
         (lint.label_names(["a", "a\u200b", "b"]), r"'a', 'a\u200b'"),
         (lint.label_names(["b\u00fcro", "bu\u0308ro", "buro"]), "'b\u00fcro', 'bu\u0308ro'"),
-        (lint.lists_of_labels(["a", "a;b", "b"]), "'a;b' is a list of labels"),
-        (lint.lists_of_labels(["New York, NY", "Albany, NY", "a/b", "a", "b"]), None),
+        (find_lists(["a", "a;b", "b"]), "'a;b' is a list of labels"),
+        (find_lists(["New York, NY", "Albany, NY", "a/b", "a", "b"]), None),
         (lint.contradictory("aab", "xyz"), "2 of 3 rows repeat a text with another label"),
         (lint.contradictory("aabcdefghijklmnopqrstu", "xyyyyyyyyyyyyyyyyyyyyy"), None),
         (lint.unseen(["a", "c", "d"], ["a", "b"]), "2 of 3 labels are not in the training data: c"),

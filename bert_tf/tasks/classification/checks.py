@@ -43,7 +43,7 @@ def check(
         yield from lint.unseen(*(_labels(x.label for x in y) for y in (examples, train_examples)))
     elif split == "train" and not is_number:
         yield from lint.label_names(data.labels)
-        yield from lint.lists_of_labels(data.labels)
+        yield from find_lists(data.labels)
         # Of + and -, or of -1, 0 and 1, both are classes.
         is_class = {"-"} & {x.replace("+", "-") for x in data.labels if x == "+"}
         is_class |= {"-1"} if "2" not in data.labels else set()
@@ -67,6 +67,15 @@ def check_rows(
     for name, numbers in zip(names or [""], _columns(labels).T, strict=True):
         yield from lint.constant(numbers, f"label {excerpt(name)}, which is" if name else "label")
         yield from lint.far(numbers)
+
+
+def find_lists(names: Sequence[str]) -> Iterator[str]:
+    """Yields a sentence if a label is a list of others."""
+    for name in names:
+        parts = {part.strip() for part in re.split("[,;|]", name)}
+        if len(parts) > 1 and parts <= {*names}:
+            yield f"the label {excerpt(name)} is a list of labels: see --problem_type=multilabel"
+            return
 
 
 def _columns(labels: Sequence[Any]) -> np.ndarray:
