@@ -81,10 +81,7 @@ def test_encode_checks_texts(caplog):
 
 
 def test_encode_refuses_lists_of_words():
-    advice = (
-        r"Only TokenClassifier takes lists: pass words as ' '\.join\(words\), or a pair as a tu"
-    )
-    with pytest.raises(UserError, match=rf"Input 0: .*Received: \['good', 'film'\]\. {advice}"):
+    with pytest.raises(UserError, match=r"Input 0: .*Received: \['good', 'film'\]"):
         encode([["good", "film"]], SMALL_BERT)
 
 

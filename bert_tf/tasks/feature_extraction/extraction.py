@@ -29,7 +29,7 @@ from bert_tf.data.parallel import num_cores
 from bert_tf.data.texts import STDIN, Text, check_lines, display_name, read_columns, read_lines
 from bert_tf.finetuning.engines import checkpoint_id, loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
-from bert_tf.finetuning.prediction import PairCheck, TextCheck, require_texts
+from bert_tf.finetuning.prediction import TextCheck, require_texts
 from bert_tf.inference.exported_model import HIDDEN_STATES, ExportedModel
 from bert_tf.inference.row_batches import RowBatches
 from bert_tf.options.declare import DATA, PATH, RESULTS, ROWS, WEIGHTS, DefaultInt, DefaultStr
@@ -208,7 +208,6 @@ class Extractor:
         self.options, self.config, tokenizer = model_files
         self.layers = self.options.layer_indexes(self.config.num_hidden_layers)
         self.tokenizer = BatchTokenizer(tokenizer)
-        self._check_pairs = PairCheck(trained_on_pairs=None)
         self._check_texts = TextCheck(tokenizer, display_name(options.input_file or "Inputs"))
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
@@ -270,7 +269,6 @@ class Extractor:
     def __call__(self, inputs: Sequence[Any]) -> list[TextFeatures]:
         """Computes the features of strings and tuples of two strings, for a `Predictor`."""
         require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
-        self._check_pairs(inputs)
         texts = [Text(*item) if isinstance(item, tuple) else Text(item) for item in inputs]
         return self.features(texts)
 

@@ -105,9 +105,6 @@ def test_missing_markers_are_reported(marked, tmp_path, run_log):
     classification.run(run)
     lack = r"train.tsv: 2 of 10 texts lack \[E1\], or have it after --max_seq_length=16"
     assert re.search(lack, run_log.text)
-    repeated = r"train.tsv: 1 of 10 texts has \[E1\] more than once, and .*, such as .* c \["
-    assert re.search(repeated, run_log.text)
-    assert "[E2] more than once" not in run_log.text
 
 
 @pytest.mark.parametrize(("tokens", "warns"), [("[e1],[e2]", True), ("[e1],[E2]", False)])
@@ -122,8 +119,11 @@ def test_special_tokens_in_no_text_warn(marked, tmp_path, run_log, tokens, warns
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ({"special_tokens": None}, "needs the markers before two entities, but there are 0"),
-        ({"special_tokens": "[E1],[E2],[E3]"}, r"there are 3 in --special_tokens: \[E1\], \[E2\]"),
+        ({"special_tokens": None}, "needs --special_tokens=.* Received: none"),
+        (
+            {"special_tokens": "[E1],[E2],[E3]"},
+            r"needs --special_tokens=.* Received: \[E1\], \[E2\], \[E3\]",
+        ),
         ({"special_tokens": "@G,@D"}, "train.tsv: no text has @G, such as"),
         ({"long_text": "windows"}, "excludes --long_text=windows"),
         ({"pooling": "mean"}, r"^--pooling=mean: classifiers read \[CLS\]. .* SentenceEncoder"),
