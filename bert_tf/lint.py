@@ -1,8 +1,7 @@
 """What looks wrong in data that can be read: a table of patterns, and rules for columns.
 
-Functions yield sentences, which say how many of how many values they are about. A pattern or rule
-needs a public file or thread with the mistake, and is silent about good public data: see
-`tests/test_lint.py`.
+Functions yield sentences with counts. A pattern or rule needs a public file or thread with the
+mistake, and is silent about good public data: see `tests/test_lint.py`.
 """
 
 import re
@@ -34,7 +33,7 @@ class Pattern(NamedTuple):
 
 PATTERNS = (
     Pattern("text", r"\A(?=.*\d)([\W\d_]+|[!-~]+)\Z", 0.5, "are numbers, dates or ids"),
-    Pattern("text", r"\A(?i:nan|null|none)\Z", 0.05, "are missing values"),
+    Pattern("text", r"\A(?i:nan|null|none)\Z", 0.05, "are nan, null or none"),
     Pattern("text", r"\A([\[(] *|b)(['\"]).*\2 *,?[\])]?\Z", 0.5, "are lists or bytes of Python"),
     # Neither commands of LaTeX, such as \nu, nor strings in program code, such as "%d\n".
     Pattern("text", r"\\[nrt](?![a-z\"'])|\\u[\da-fA-F]{4}|\\x[\da-f]{2}", 0.2, "are escaped"),
@@ -71,8 +70,7 @@ def values(kind: str, found: Iterable[str]) -> Iterator[str]:
     for kinds, pattern, share, problem in PATTERNS:
         search = re.compile(pattern, re.DOTALL).search
         matches = [*filter(None, map(search, found))] if kind in kinds.split("|") else []
-        # One text may be a number.
-        if len(matches) > share * len(found) and len(found) > 1:
+        if len(matches) > share * len(found) and len(found) > 1:  # one text may be a number
             example = matches[0].string[max(matches[0].start() - 30, 0) :]
             count = counted(len(matches), kind, problem, of=len(found))
             yield f"{count}, such as {excerpt(example)}"
