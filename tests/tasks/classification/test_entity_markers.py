@@ -61,7 +61,7 @@ def test_relations_are_learned_from_the_markers(relations):
     assert json.loads((folder / "run.json").read_text())["flags"]["special_tokens"] == MARKERS
     predictor = Predictor(folder)
     assert [prediction.label for prediction in predictor(TEXTS)] == [row[0] for row in ROWS[:12]]
-    with pytest.raises(UserError, match=r"Input 1: no text has \[E2\], such as .* Mark the two"):
+    with pytest.raises(UserError, match=r"Input 1: no text has \[E2\], such as"):
         predictor([TEXTS[0], "[E1] a [/E1] b"])
 
 
