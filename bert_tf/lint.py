@@ -1,8 +1,7 @@
 """What looks wrong in data that can be read: a table of patterns, and rules for columns.
 
-Functions yield sentences, which say how many of how many values they are about. A pattern or rule
-needs a public file or thread with the mistake, and is silent about good public data: see
-`tests/test_lint.py`.
+Functions yield sentences with counts. A pattern or rule needs a public file or thread with the
+mistake, and is silent about good public data: see `tests/test_lint.py`.
 """
 
 import re
@@ -16,10 +15,9 @@ import numpy as np
 from bert_tf.base.errors import Place, brief, counted, excerpt, shortened
 
 _SAMPLE_SIZE = 2000
-# Fewer rows, or repeats of a value, may be chance.
-_MIN_ROWS, _MIN_DISTINCT = 20, 5
-_MAX_CONTRADICTORY = 0.1
-# How much wider or narrower a range is that has another unit, and how far away an outlier is.
+# Fewer rows, or fewer repeats, may be chance.
+_MIN_ROWS, _MIN_DISTINCT, _MAX_CONTRADICTORY = 20, 5, 0.1
+# Ratios of ranges that have another unit, and of an outlier's distance to the range of the others.
 _OTHER_SPREAD, _FAR = 4, 10
 _NO_LABEL = r"\A([-?._/]*|-1|(?i:#?n/?a|\\N|nan|null|unsup|unlabell?ed))\Z"
 
@@ -35,7 +33,7 @@ class Pattern(NamedTuple):
 
 PATTERNS = (
     Pattern("text", r"\A(?=.*\d)([\W\d_]+|[!-~]+)\Z", 0.5, "are numbers, dates or ids"),
-    Pattern("text", r"\A(?i:nan|null|none)\Z", 0.05, "are missing values"),
+    Pattern("text", r"\A(?i:nan|null|none)\Z", 0.05, "are nan, null or none"),
     Pattern("text", r"\A([\[(] *|b)(['\"]).*\2 *,?[\])]?\Z", 0.5, "are lists or bytes of Python"),
     # Neither commands of LaTeX, such as \nu, nor strings in program code, such as "%d\n".
     Pattern("text", r"\\[nrt](?![a-z\"'])|\\u[\da-fA-F]{4}|\\x[\da-f]{2}", 0.2, "are escaped"),
@@ -72,8 +70,7 @@ def values(kind: str, found: Iterable[str]) -> Iterator[str]:
     for kinds, pattern, share, problem in PATTERNS:
         search = re.compile(pattern, re.DOTALL).search
         matches = [*filter(None, map(search, found))] if kind in kinds.split("|") else []
-        # One text may be a number.
-        if len(matches) > share * len(found) and len(found) > 1:
+        if len(matches) > share * len(found) and len(found) > 1:  # one text may be a number
             example = matches[0].string[max(matches[0].start() - 30, 0) :]
             count = counted(len(matches), kind, problem, of=len(found))
             yield f"{count}, such as {excerpt(example)}"
@@ -102,18 +99,13 @@ def constant(found: Sequence[Any], name: str = "label") -> Iterator[str]:
 
 
 def label_names(names: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence if names of labels hardly differ, or if one is a list of others."""
+    """Yields a sentence if names of labels hardly differ."""
     # Neither white space nor invisible characters are printable, but for the space.
     forms = (unicodedata.normalize("NFD", x) for x in names)
     visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in forms]
     folded = [(x.lstrip("0") or "0") if x.isdecimal() else x for x in visible]
     if similar := [excerpt(x) for x, y in zip(names, folded, strict=True) if folded.count(y) > 1]:
         yield f"labels that differ only in case, spaces or leading zeros: {shortened(similar)}"
-    for name in names:
-        parts = {part.strip() for part in re.split("[,;|]", name)}
-        if len(parts) > 1 and parts <= {*names}:
-            yield f"the label {excerpt(name)} is a list of labels: see --problem_type=multilabel"
-            return
 
 
 def contradictory(texts: Sequence[Hashable], labels: Sequence[Any]) -> Iterator[str]:

@@ -49,14 +49,15 @@ def require_room(flag: str, prefix: Sequence[str], length: int) -> None:
         raise UserError(f"--{flag} {problem}")
 
 
-def check_lines(path: str, lines: Sequence[str], advice: str = "Pass plain text") -> Iterator[str]:
+def check_lines(path: str, lines: Sequence[str], advice: str = "") -> Iterator[str]:
     """Yields a sentence for each problem in the first lines of a file of texts.
 
     It is named like a table; or most lines are blank, JSON, columns, HTML or tags of WikiExtractor.
     """
+    advice = f". {advice}" if advice else ""
     if _TABLE.search(path):
-        yield f"each line is read as one text. {advice}"
+        yield f"each line is read as one text{advice}"
         return
     if lines and not any(map(str.strip, lines)):
         yield f"the first {counted(len(lines), 'line', 'are blank')}"
-    yield from lint.values("line", lines)
+    yield from (problem + advice for problem in lint.values("line", lines))

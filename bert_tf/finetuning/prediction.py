@@ -22,11 +22,6 @@ from bert_tf.tokenization.text_checks import find_problems
 
 # Ends the message about an input that may be the row of a table.
 TABLE_ADVICE = '. Of a table, pass the column of the texts, such as df["text"]'
-_ADVICE = {
-    bytes: ". Pass text.decode()",
-    list: ". Only TokenClassifier takes lists: pass words as ' '.join(words), or a pair as a tuple",
-    tuple: TABLE_ADVICE,
-}
 _NUM_CHECKED = 30
 
 
@@ -72,8 +67,7 @@ class TaskPredictor:
         if num_cut and not self._warned_of_truncation:
             self._warned_of_truncation = True
             lengths = {f.shape[-1] for f in self._task.features("predict") if f.per_token}
-            is_only_one = len(lengths) == 1
-            limit = f"max_seq_length={max(lengths)}" if is_only_one else "their maximum lengths"
+            limit = f"max_seq_length={max(lengths)}" if len(lengths) == 1 else "allowed"
             cut = f"are longer than {limit} and were truncated (logged once)"
             warn(counted(int(num_cut), "input", cut, of=len(inputs)))
         outputs = self._inference.predict(rows)
@@ -97,10 +91,9 @@ def require_texts(inputs: Sequence[Any], counts: Sequence[int], expected: str) -
     for index, item in enumerate(inputs):
         texts = item if isinstance(item, tuple) else (item,)
         if not all(isinstance(text, str) for text in texts) or len(texts) not in counts:
-            advice = next((x for kind, x in _ADVICE.items() if isinstance(item, kind)), "")
-            advice = ". Pass text.numpy().decode()" if hasattr(item, "numpy") else advice
-            received = f"{repr(item)[:100]}{advice}"
-            raise UserError(f"expected {expected}. Received: {received}", at=Input(index))
+            advice = TABLE_ADVICE if isinstance(item, tuple) else ""
+            problem = f"expected {expected}. Received: {repr(item)[:100]}{advice}"
+            raise UserError(problem, at=Input(index))
     warn_about_empty_texts(inputs)
 
 
@@ -109,8 +102,8 @@ def warn_about_empty_texts(inputs: Sequence[Any]) -> None:
     tuples = [item or [""] if isinstance(item, list | tuple) else [item] for item in inputs]
     empty = [index for index, texts in enumerate(tuples) if not all(map(_has_content, texts))]
     if empty:
-        others = f", and in {counted(len(empty) - 1, 'other input')}" if len(empty) > 1 else ""
-        warn(f"Input {empty[0]}: a text is empty{others}")
+        problem = counted(len(empty), "input", "have an empty text", of=len(inputs))
+        warn(problem, at=Input(empty[0]))
 
 
 def _has_content(text: str) -> bool:
@@ -150,25 +143,15 @@ class PairCheck:
     """
 
     def __init__(self, trained_on_pairs: bool | None) -> None:
-        # In the input files of extract_features.py, it separates the texts of a pair.
-        separator, advice = "which does not separate a pair here", "pass a tuple of two strings"
-        self._warnings = {"has_separator": f"contain ' ||| ', {separator}: {advice}"}
+        self._warnings: dict[int, str] = {}  # number of texts of an input -> what is wrong
         if trained_on_pairs:
-            single = f"have one text, but the model was trained on pairs: {advice}"
-            self._warnings["single"] = single
+            self._warnings[1] = "have one text, but the model was trained on pairs"
         elif trained_on_pairs is not None:
-            pair = "have two texts, but the model was trained on single ones: pass single strings"
-            self._warnings["pair"] = pair
+            self._warnings[2] = "have two texts, but the model was trained on single ones"
 
     def __call__(self, inputs: Sequence[Any]) -> None:
         """Checks a list of strings and tuples of strings."""
-        for kind, count in Counter(map(_kind_of, inputs)).items():
-            if warning := self._warnings.pop(kind, None):
-                warning = counted(count, "input", warning, of=len(inputs))
-                warn(f"{warning} (logged once)")
-
-
-def _kind_of(item: Any) -> str:
-    texts = item if isinstance(item, tuple) else (item,)
-    has_separator = any(" ||| " in text for text in texts)
-    return "has_separator" if has_separator else "pair" if len(texts) == 2 else "single"
+        sizes = Counter(len(item) if isinstance(item, tuple) else 1 for item in inputs)
+        for size, count in sizes.items():
+            if problem := self._warnings.pop(size, None):
+                warn(f"{counted(count, 'input', problem, of=len(inputs))} (logged once)")

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from bert_tf import tokenization
 from bert_tf.base import files
-from bert_tf.base.errors import note, warn
+from bert_tf.base.errors import warn
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.finetuning import run_metadata
@@ -33,28 +33,20 @@ def check_vocabulary(
         problem = next(_find_problems(entries, vocab_size), None)
     if problem:
         warn(f"{path} {problem}", fix="Check that --vocab_file belongs to the model")
-    elif len(entries) < vocab_size:
-        note(
-            f"{path} has {len(entries)} entries, fewer than the model's vocab_size "
-            f"of {vocab_size}, as in models that round it up. If a line was removed, "
-            "the ids of the next ones are wrong"
-        )
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = RunFolder(folder).entry(run_metadata.VOCABULARY)
         if trained_on and trained_on != tokenization.vocab_digest(tokenization.load_vocab(path)):
-            warn(
-                f"{folder} was pre-trained with a different vocabulary than {path}",
-                fix="Check --vocab_file",
-            )
+            warn(f"{folder} was pre-trained with a different vocabulary than {path}")
     # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
     if lower_case is False and num_lower and not casing.is_cased(entries):
-        num_capitals = len(casing.find_capitals(entries))
-        counts = f"{num_lower} lower-case tokens and {num_capitals} with capitals"
-        effect = "words with capitals become [UNK]. For an uncased model, pass --do_lower_case=true"
-        warn(f"{path} has {counts}; {effect}")
+        capitals = (
+            f"{len(casing.find_capitals(entries))} tokens with capitals, and {num_lower} without"
+        )
+        advice = "For an uncased model, pass --do_lower_case=true"
+        warn(f"{capitals}: words with capitals become [UNK]", at=path, fix=advice)
 
 
 def _read_entries(path: str) -> list[str]:

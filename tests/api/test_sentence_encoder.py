@@ -179,7 +179,7 @@ def test_scores_and_negatives(tiny):
         (["a", ("b", "c")], ["b", 0.5], "text 1: expected a text and texts"),
         (["a", "b"], ["c"], "differ in number: one has only 1"),
         (["a", "b"], [[], "c"], "text 0: expected a text and texts"),
-        (["a"], [""], "text 0: the positive is empty. Remove the row"),
+        (["a"], [""], "text 0: the positive is empty"),
         ("a", ["c"], "expected texts as a list"),
     ],
 )

@@ -81,16 +81,13 @@ def test_encode_checks_texts(caplog):
 
 
 def test_encode_refuses_lists_of_words():
-    advice = (
-        r"Only TokenClassifier takes lists: pass words as ' '\.join\(words\), or a pair as a tu"
-    )
-    with pytest.raises(UserError, match=rf"Input 0: .*Received: \['good', 'film'\]\. {advice}"):
+    with pytest.raises(UserError, match=r"Input 0: .*Received: \['good', 'film'\]"):
         encode([["good", "film"]], SMALL_BERT)
 
 
 def test_encode_refuses_tensors():
     for texts in (tf.constant(TEXTS), [tf.constant("a")], tf.data.Dataset.from_tensors("a")):
-        with pytest.raises(UserError, match=r"Input 0: .*Pass text\.numpy\(\)\.decode\(\)"):
+        with pytest.raises(UserError, match=r"Input 0: .*Received: <tf.Tensor"):
             encode(texts, SMALL_BERT)
     message = "encode converts texts, not symbolic tensors"
     dataset = tf.data.Dataset.from_tensor_slices(TEXTS)

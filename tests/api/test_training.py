@@ -158,15 +158,15 @@ def test_labels_of_another_type(trained, tmp_path):
 
 def test_scores_of_labels_that_the_model_does_not_have(trained, caplog):
     assert trained.score(TEXTS[:2], [1, 2]) == 0.5
-    assert "The model does not have these labels, so it cannot predict them: 2" in caplog.text
+    assert "not in the training data: 2" in caplog.text
     caplog.clear()
     tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
     other = [["S-Y" if tag == "B-X" else tag for tag in tags] for tags in TAGS]
     assert tagger.score(WORDS, other) == 0
-    assert "does not have these labels, so it cannot predict them: Y" in caplog.text
+    assert "not in the training data: Y" in caplog.text
     caplog.clear()
     tagger.score(WORDS, [["S-X" if tag == "B-X" else tag for tag in tags] for tags in TAGS])
-    assert "does not have" not in caplog.text  # another scheme of the same types
+    assert "not in the training" not in caplog.text  # another scheme of the same types
     with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label\. Pass a label for"):
         tagger.score(WORDS[:2], [TAGS[0], ["O"]])
     with pytest.raises(UserError, match=r"^2 texts, but labels for 1$"):
@@ -178,8 +178,8 @@ def test_series_in_different_orders(trained, caplog):
     for other in (labels.sample(frac=1, random_state=0), labels.set_axis(range(1, 25)), LABELS):
         copied = clone(trained).set_params(num_train_epochs=0.2)
         copied.fit(texts, other)
-    assert caplog.text.count("paired by position, but their indexes differ in order") == 1
-    assert "pass labels[texts.index]" in caplog.text
+        copied.score(texts, other)
+    assert caplog.text.count("paired by position, but their indexes differ in order") == 2
 
 
 def test_history_names_its_keys(trained):
@@ -617,7 +617,7 @@ def test_unicode():
         ),
         ([{"text": "a"}, {"text": "b"}], [0, 1], {}, r"text 0 must be a string.*row\['text'\]"),
         (TEXTS, LABELS, {"max_seq_length": 999}, "max_seq_length=999 exceeds the model's 512"),
-        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be a finite number above 0"),
+        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be between 1e-37 and 1e+37"),
         (
             TEXTS,
             LABELS,

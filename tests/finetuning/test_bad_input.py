@@ -51,7 +51,7 @@ def _assert_user_error(run_options, message):
             {"train_batch_size": 0},
             "batch_size must be between 1 and 2147483647. Received: 0",
         ),
-        ({"learning_rate": -1.0}, "--learning_rate must be a finite number above 0"),
+        ({"learning_rate": -1.0}, "--learning_rate must be between 1e-37 and 1e+37"),
         ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
         ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
         ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be between 1"),

@@ -23,7 +23,7 @@ def check(tmp_path):
         ([["书 书"]] * 5, "Inputs: 100.0% of the tokens (6 of 6) are [UNK]"),
         ([[("the film", UNKNOWN)] * 3], "Inputs: 71.4% of the tokens (15 of 21) are [UNK]"),
         ([["the film"] * 40, ["1", "2"] * 20], "Inputs: 40 of 40 texts are numbers, dates or ids"),
-        ([["the", "nan"]] * 2, "Inputs: 1 of 2 texts are missing values, such as 'nan'"),
+        ([["the", "nan"]] * 2, "Inputs: 1 of 2 texts is nan, null or none, such as 'nan'"),
     ],
 )
 def test_texts_are_checked_once(check, caplog, calls, warning):

@@ -388,7 +388,7 @@ def test_invalid_queries(folder):
 def test_queries_with_markup(query, beginning, tmp_path, run_log):
     (tmp_path / "queries.txt").write_text("".join(f"{beginning}{query}\n".format(n) for n in "12"))
     assert len(read_queries(str(tmp_path / "queries.txt"))) == 2
-    expected = "queries.txt: 2 of the first 2 lines have tabs, JSON or HTML: each line is read as"
+    expected = "queries.txt: 2 of 2 lines have tabs, JSON or HTML"
     assert (expected in run_log.text) == ("<" in query)
 
 
@@ -598,7 +598,7 @@ def test_texts_that_have_the_prefix_already(folder, run_log):
 def test_lines_that_are_no_plain_texts(folder, run_log):
     (folder / "texts.txt").write_text("1\tthe good film\n2\ta slow story\nplot\n")
     build_index(folder)
-    message = "texts.txt: 2 of the first 3 lines have tabs, JSON or HTML: each line is read as one"
+    message = "texts.txt: 2 of 3 lines have tabs, JSON or HTML"
     assert f"{message} text. Select a column with --text_column" in run_log.text
     run_log.clear()
     shutil.rmtree(folder / "index")

@@ -15,8 +15,6 @@ from bert_tf.tasks.classification.options import ENTITY_STARTS, REGRESSION
 from bert_tf.tasks.classification.problem_types import ProblemType
 from bert_tf.tokenization import FullTokenizer
 
-# Metrics, also of other libraries.
-_OF_REGRESSION = re.compile(r"(eval_)?(pearson|spearman|r?mse|mae|r2|(root_)?mean_)", re.IGNORECASE)
 # A special token that follows an entity: a closing tag, or the word "end".
 _END = re.compile(r"^\W*/|(?<![a-z])end(?![a-z])", re.IGNORECASE)
 
@@ -43,6 +41,7 @@ def check(
         yield from lint.unseen(*(_labels(x.label for x in y) for y in (examples, train_examples)))
     elif split == "train" and not is_number:
         yield from lint.label_names(data.labels)
+        yield from find_lists(data.labels)
         # Of + and -, or of -1, 0 and 1, both are classes.
         is_class = {"-"} & {x.replace("+", "-") for x in data.labels if x == "+"}
         is_class |= {"-1"} if "2" not in data.labels else set()
@@ -68,21 +67,21 @@ def check_rows(
         yield from lint.far(numbers)
 
 
+def find_lists(names: Sequence[str]) -> Iterator[str]:
+    """Yields a sentence if a label is a list of others."""
+    for name in names:
+        parts = {part.strip() for part in re.split("[,;|]", name)}
+        if len(parts) > 1 and parts <= {*names}:
+            yield f"the label {excerpt(name)} is a list of labels: see --problem_type=multilabel"
+            return
+
+
 def _columns(labels: Sequence[Any]) -> np.ndarray:
     return np.array(labels, np.float64).reshape(len(labels), -1)
 
 
 def _labels(labels: Iterable[Any]) -> list[Any]:
     return [x for label in labels for x in (label if isinstance(label, tuple) else (label,))]
-
-
-def require_metric(metric: str, data: TextDataset, problem: ProblemType) -> None:
-    """Raises a UserError if `--best_metric` is one of a regression, but the labels are classes."""
-    is_own = metric.removeprefix("eval_") in ("auto", *problem.metric_names)
-    if not is_own and data.problem_type != REGRESSION and _OF_REGRESSION.match(metric):
-        advice = "For numbers, use --problem_type=regression or TextRegressor; for classes, one of "
-        names = ", ".join(problem.metric_names)
-        raise UserError(f"--best_metric={metric}: the labels are classes", fix=f"{advice}{names}")
 
 
 def check_predictions(problem: ProblemType, values: np.ndarray, true: Any) -> Iterator[str]:
@@ -106,10 +105,8 @@ def find_markers(pooling: str, tokenizer: FullTokenizer) -> dict[str, int]:
     starts = [token for token in special_tokens if not _END.search(token)]
     starts = starts[::2] if len(starts) == len(special_tokens) == 4 else starts
     if len(starts) != 2:
-        found = f"{len(starts)} in --special_tokens: {', '.join(starts) or 'none'}"
-        advice = "Pass their names, as in --special_tokens=[E1],[/E1],[E2],[/E2]"
-        problem = "needs the markers before two entities, but there are"
-        raise UserError(f"--pooling=entity_starts {problem} {found}", fix=advice)
+        problem = "--pooling=entity_starts needs --special_tokens=[E1],[/E1],[E2],[/E2] or the like"
+        raise UserError(f"{problem}. Received: {', '.join(special_tokens) or 'none'}")
     note(f"The classifier reads the entities after {starts[0]} and {starts[1]}")
     return {marker: tokenizer.vocab[marker] for marker in starts}
 
@@ -120,24 +117,20 @@ def require_markers(
     """Raises a UserError if a marker is in no text of a file."""
     for marker in markers:
         if examples and not any(marker in _text(example) for example in examples):
-            advice = "Mark the two entities of each text, or omit --pooling=entity_starts"
-            found = f"no text has {marker}, such as {excerpt(_text(examples[0]))}"
-            raise UserError(found, at=source, fix=advice)
+            problem = f"no text has {marker}, such as {excerpt(_text(examples[0]))}"
+            raise UserError(problem, at=source)
 
 
 def check_markers(
     examples: Sequence[InputExample], rows: np.ndarray, marker_ids: Mapping[str, int]
 ) -> Iterator[str]:
-    """Yields a sentence for each marker that is not once in the `input_ids` [E, S] of examples."""
+    """Yields a sentence for each marker that is not in all `input_ids` [E, S] of examples."""
     for marker, id_ in marker_ids.items():
-        counts = (rows == id_).sum(axis=1)
-        for wrong, problem in (
-            (counts == 0, f"lack {marker}, or have it after --max_seq_length={rows.shape[1]}"),
-            (counts > 1, f"have {marker} more than once, and the first one counts"),
-        ):
-            if count := int(wrong.sum()):
-                share = counted(count, "text", problem, of=len(rows))
-                yield f"{share}, such as {excerpt(_text(examples[wrong.argmax()]))}"
+        lacking = (rows != id_).all(axis=1)
+        if count := int(lacking.sum()):
+            problem = f"lack {marker}, or have it after --max_seq_length={rows.shape[1]}"
+            text = excerpt(_text(examples[lacking.argmax()]))
+            yield f"{counted(count, 'text', problem, of=len(rows))}, such as {text}"
 
 
 def _text(example: InputExample) -> str:

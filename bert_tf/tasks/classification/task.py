@@ -103,8 +103,6 @@ class Classification(Task):
         if source == "train" and data.problem_type == REGRESSION and not data.is_published:
             data.entries = {**data.entries, **scale_entry(self.options, data)}
         problem = PROBLEM_TYPES[data.problem_type](data, self.options)
-        if not data.is_published:
-            checks.require_metric(self.options.best_metric, data, problem)
         if source == "train" and self.options.class_weights:
             problem.set_class_weights(data.read("train"))
         return ClassificationSchema(

@@ -161,7 +161,6 @@ class Extractor(Encoder):
     def __call__(self, inputs: Sequence[Any]) -> list[TextFeatures]:
         """Computes the features of strings and tuples of two strings, for a `Predictor`."""
         require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
-        self._check_pairs(inputs)
         texts = [Text(*item) if isinstance(item, tuple) else Text(item) for item in inputs]
         return self.features(texts)
 

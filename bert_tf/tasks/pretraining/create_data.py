@@ -20,7 +20,6 @@ from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_doc
 from bert_tf.tasks.pretraining.instances import create_training_instances, warn_about_single_lines
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.records import describe_outputs, record_batches, record_features
-from bert_tf.tokenization import is_cjk
 
 _MAX_PATHS = 5  # in a message
 # Number of lines per file that are checked for unknown tokens.
@@ -132,9 +131,4 @@ def _find_problems(lines: Sequence[str], options: PretrainingDataOptions) -> Ite
     num_cut = sum(max(count - options.max_seq_length, 0) for count in word_counts)
     if 2 * num_cut > sum(word_counts):
         share = f"{100 * num_cut / sum(word_counts):.0f}% of the text"
-        yield f"{share} will be truncated: put each sentence on its own line"
-    if options.do_whole_word_mask and not options.whole_word_segments:
-        text = "".join(lines)
-        if 2 * sum(map(is_cjk, text)) > len(text):
-            problem = "--do_whole_word_mask masks Chinese characters one by one"
-            yield f"{problem}. To mask whole words, pass --whole_word_segments"
+        yield f"{share} will be truncated"

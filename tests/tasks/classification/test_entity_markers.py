@@ -61,7 +61,7 @@ def test_relations_are_learned_from_the_markers(relations):
     assert json.loads((folder / "run.json").read_text())["flags"]["special_tokens"] == MARKERS
     predictor = Predictor(folder)
     assert [prediction.label for prediction in predictor(TEXTS)] == [row[0] for row in ROWS[:12]]
-    with pytest.raises(UserError, match=r"Input 1: no text has \[E2\], such as .* Mark the two"):
+    with pytest.raises(UserError, match=r"Input 1: no text has \[E2\], such as"):
         predictor([TEXTS[0], "[E1] a [/E1] b"])
 
 
@@ -103,13 +103,8 @@ def test_missing_markers_are_reported(marked, tmp_path, run_log):
     write(tmp_path / "data", "dev.tsv", ROWS[:2])
     run = custom_options(marked, tmp_path, **OWN, do_train=True, num_train_epochs=0.5)
     classification.run(run)
-    lack = r"train.tsv: 2 of 10 texts lack \[E1\], or have it after --max_seq_length=16: the vector"
+    lack = r"train.tsv: 2 of 10 texts lack \[E1\], or have it after --max_seq_length=16"
     assert re.search(lack, run_log.text)
-    repeated = (
-        r"train.tsv: 1 of 10 texts has \[E1\] more than once: the first one counts. Exam.* c \["
-    )
-    assert re.search(repeated, run_log.text)
-    assert "[E2] more than once" not in run_log.text
 
 
 @pytest.mark.parametrize(("tokens", "warns"), [("[e1],[e2]", True), ("[e1],[E2]", False)])
@@ -124,8 +119,11 @@ def test_special_tokens_in_no_text_warn(marked, tmp_path, run_log, tokens, warns
 @pytest.mark.parametrize(
     ("flags", "problem"),
     [
-        ({"special_tokens": None}, "needs the markers before two entities, but there are 0"),
-        ({"special_tokens": "[E1],[E2],[E3]"}, r"there are 3 in --special_tokens: \[E1\], \[E2\]"),
+        ({"special_tokens": None}, "needs --special_tokens=.* Received: none"),
+        (
+            {"special_tokens": "[E1],[E2],[E3]"},
+            r"needs --special_tokens=.* Received: \[E1\], \[E2\], \[E3\]",
+        ),
         ({"special_tokens": "@G,@D"}, "train.tsv: no text has @G, such as"),
         ({"long_text": "windows"}, "excludes --long_text=windows"),
         ({"pooling": "mean"}, r"^--pooling=mean: classifiers read \[CLS\]. .* SentenceEncoder"),

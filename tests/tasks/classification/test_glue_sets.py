@@ -191,4 +191,4 @@ def test_xnli_and_glue_diagnostics(tiny, tmp_path, run_log):
     )
     classification.run(run_options)
     assert set(read_submission(tmp_path / "ax", "AX.tsv")) <= set(NLI)
-    assert "AX.tsv has 5 predictions, but gluebenchmark.com expects 1104. Check" in run_log.text
+    assert "AX.tsv: 5 predictions, but gluebenchmark.com expects 1104" in run_log.text

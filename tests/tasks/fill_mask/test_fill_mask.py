@@ -322,7 +322,7 @@ def test_unknown_words_warn(model, folder, run_log):
 def test_table_warns(model, folder, run_log):
     (folder / "in.tsv").write_text("1\tthe [MASK]\n2\tnot [MASK]\n")
     run(model, folder, input_file=str(folder / "in.tsv"))
-    message = "2 of the first 2 lines have tabs, JSON or HTML: each line is read as one text"
+    message = "2 of 2 lines have tabs, JSON or HTML"
     assert message in run_log.text
 
 

@@ -330,7 +330,7 @@ def test_texts_are_split_by_the_given_function(tmp_path):
 def test_markup_is_no_text(tmp_path, run_log):
     text = "<a>\n<b>Good food here.</b>\n<c>And it was <i>cheap</i></c>\n</a>\n"
     read(tmp_path, "a.xml", text, need_labels=False)
-    assert "a.xml: 3 of the first 4 lines have tabs, JSON or HTML: each line" in run_log.text
+    assert "a.xml: 3 of 4 lines have tabs, JSON or HTML" in run_log.text
 
 
 def test_unknown_key_of_words(tmp_path):
