@@ -241,7 +241,9 @@ def _no_such_column(
         numbered = [name for name in names if re.fullmatch(rf"{stem}\d+", name)]
         close = [",".join(numbered)] if len(numbered) > 1 else close
     meant = by_folded_name.get(close[0], close[0]) if close else ""
-    fix = f"Did you mean {_flag(purpose)}={meant}?" if close else _csv_hint(place, names)
+    fix = _csv_hint(place, names)
+    if close and not fix:
+        fix = f"Did you mean {_flag(purpose)}={meant}?"
     if split in ("eval", "predict") and not fix:
         fix = f"If only this file differs, add ,{split}:NAME to the flag"
     problem = f"there is no column {column!r} ({_flag(purpose)}), only {available}"
@@ -249,8 +251,8 @@ def _no_such_column(
 
 
 def _csv_hint(place: Where, cells: Sequence[Any]) -> str | None:
-    is_tsv = ".csv" not in str(place) and len(cells) == 1
-    return "Is this a CSV file? Then rename it to .csv" if is_tsv else None
+    is_csv = ".csv" not in str(place) and len(cells) == 1 and re.search("[,;]", str(cells[0]))
+    return "Is this a CSV file? Then rename it to .csv" if is_csv else None
 
 
 def to_text(value: Any, name: str, place: Where) -> str:

@@ -285,7 +285,7 @@ def read_cluster() -> tuple[list[str], int]:
             raise ValueError(f"no task {index} of {job}, or other jobs than chief and worker")
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
-            f"The environment variable TF_CONFIG cannot be parsed ({error!r})",
+            f"The environment variable TF_CONFIG cannot be parsed ({reason(error)})",
             fix=f"It should look like {_EXAMPLE}. Received: {text}",
         ) from error
     if not jobs:

@@ -295,7 +295,7 @@ def test_keras_file(tmp_path):
 
 
 def test_predictor_requires_options():
-    with pytest.raises(UserError, match="takes a folder, or one of ClassifierOptions, "):
+    with pytest.raises(UserError, match="expected a folder of a model, or ClassifierOptions, "):
         Predictor(None)
 
 
@@ -351,10 +351,10 @@ def test_model_id_is_rejected():
             {"script": "run_squad", "do_eval": True},
             "do_eval is not a flag for a trained run_squad model. Valid: .*, .* and [0-9]+ more$",
         ),
-        ({"script": "run_squad", "top_k": 3}, "top_k is not a flag .* for answers, n_best"),
+        ({"script": "run_squad", "top_k": 3}, "top_k is not a flag"),
         (
             {"script": "run_ner", "aggregation_strategy": "simple"},
-            r"aggregation_strategy is not a flag .* predictor\(text\)\.entities",
+            r"aggregation_strategy is not a flag",
         ),
         ({"script": "run_squad", "device": "cpu"}, "device is not a flag.* CUDA_VISIBLE_DEVICES"),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
@@ -392,7 +392,7 @@ def test_missing_files_can_be_passed_as_options(trained, tmp_path):
     with pytest.raises(UserError, match=r"run.json is damaged \(--max_seq_length must be of ty"):
         Predictor.from_output_dir(str(folder))
     (folder / "run.json").write_text("{")
-    with pytest.raises(UserError, match=r"run.json is damaged .*pass the script"):
+    with pytest.raises(UserError, match=r"run.json is damaged"):
         Predictor.from_output_dir(str(folder))
 
 

@@ -119,7 +119,7 @@ def test_token_classifier_equals_the_script(tmp_path):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")
     with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label"):
         tagger.fit(WORDS, [TAGS[0], ["O"], *TAGS[2:]])
-    with pytest.raises(UserError, match=r"^text 0: .* Write the labels. names"):
+    with pytest.raises(UserError, match=r"^text 0: .* are not names of labels$"):
         tagger.fit(WORDS[:1], [[0, 0]])
 
 
@@ -204,7 +204,7 @@ def test_history_and_predictions(trained):
     assert probabilities.shape == (24, 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert trained.predict([]).tolist() == []
-    with pytest.raises(UserError, match=r"Received: \['a', 'good', 'plot'\]\. Only Token"):
+    with pytest.raises(UserError, match=r"^Input 0: expected a string.* Received: \['a', 'good'"):
         trained.predict([["a", "good", "plot"]])
     assert trained.predict_proba([]).shape == (0, 2)
 
@@ -228,7 +228,7 @@ def test_saved_model(trained, tmp_path):
     assert results.metrics["eval_accuracy"] == 1
     for estimator, message in (
         (TextRegressor, "is a model for classification, not a TextRegressor"),
-        (TokenClassifier, r"with run_classifier, not run_ner\. Use TextClassifier\.load"),
+        (TokenClassifier, r"with run_classifier, not run_ner"),
     ):
         with pytest.raises(UserError, match=message):
             estimator.load(tmp_path / "saved")
@@ -468,7 +468,7 @@ def test_several_labels_for_each_text():
         numbered.score(TEXTS, [list(map(str, row)) for row in numbers])
     with pytest.raises(UserError, match="The labels have 3 columns, but the model has 2"):
         same.score(TEXTS, np.zeros((24, 3)))
-    with pytest.raises(UserError, match="text 1: label good is '2', not 0 or 1"):
+    with pytest.raises(UserError, match="text 1: label good must be 0 or 1"):
         same.fit(TEXTS, table.replace(0, 2))
 
 
@@ -476,7 +476,7 @@ def test_one_label_or_none_for_each_text(caplog):
     labels = [["good"] * ("good" in text) for text in TEXTS]
     classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, labels, num_train_epochs=12)
     assert classifier.predict(TEXTS).tolist() == labels
-    assert "no row has two labels. If there is one label per text, pass it without" in caplog.text
+    assert "no row has two labels" in caplog.text
 
 
 def test_forty_labels():
@@ -515,7 +515,7 @@ def test_unicode():
     [
         ("good", [1], {}, "expected texts as a list.* Received: str"),
         ({"good", "bad"}, [0, 1], {}, "expected texts as a list.* Received: set"),
-        (TEXTS, None, {}, "Pass labels as a list.* Received: NoneType"),
+        (TEXTS, None, {}, "labels as a list.* Received: NoneType"),
         (TEXTS, LABELS[1:], {}, "Texts and labels differ in number: one has only 23"),
         ([], [], {}, "There are no texts"),
         (
@@ -591,7 +591,7 @@ def test_unicode():
             TEXTS,
             LABELS,
             {"problem_type": "multi_label_classification"},
-            "fit determines problem_type. For several labels per text, pass fit a list of labels",
+            "fit determines problem_type",
         ),
         (TEXTS, LABELS, {"do_predict": True}, r"fit determines do_predict.* or predict\(texts"),
         (TEXTS, LABELS, {"do_eval": True}, "do_eval needs fit.*validation="),
@@ -606,7 +606,7 @@ def test_unicode():
             TEXTS,
             LABELS,
             {"sample_weight": [1] * 24},
-            "'sample_weight' for TextClassifier. Use class_weights",
+            "'sample_weight' for TextClassifier. Did you mean 'class_weights'",
         ),
         (TEXTS, LABELS, {"class_weights": {"a,b": 2}}, "--class_weights: 'a,b' has a comma"),
         (
@@ -617,7 +617,7 @@ def test_unicode():
         ),
         ([{"text": "a"}, {"text": "b"}], [0, 1], {}, r"text 0 must be a string.*row\['text'\]"),
         (TEXTS, LABELS, {"max_seq_length": 999}, "max_seq_length=999 exceeds the model's 512"),
-        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be between 1e-37 and 1e+37"),
+        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be between 1e-30 and 1e+30"),
         (
             TEXTS,
             LABELS,

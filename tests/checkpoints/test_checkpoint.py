@@ -201,7 +201,7 @@ def test_resolve_error_lists_existing_files(tmp_path):
     with pytest.raises(UserError, match=r"contains no checkpoint .*readme\.txt"):
         checkpoint.resolve(str(tmp_path))
     (tmp_path / "bert_model.ckpt.data-00000-of-00001").write_text("")
-    with pytest.raises(UserError, match=r"no checkpoint .*: the \.index file, .*, is missing"):
+    with pytest.raises(UserError, match=r"contains no checkpoint"):
         checkpoint.resolve(str(tmp_path))
     checkpoint.write(str(tmp_path / "model.ckpt-3"), {"x": np.float32([1])})
     with pytest.raises(UserError, match=r": model\.ckpt-3"):
@@ -346,7 +346,7 @@ def test_object_based_checkpoint_is_rejected(tmp_path):
     prefix = tf.train.Checkpoint(x=tf.Variable(1.0)).save(str(tmp_path / "ckpt"))
     with pytest.raises(UserError, match="object-based TensorFlow 2 checkpoint"):
         checkpoint.shapes(prefix)
-    with pytest.raises(UserError, match="It contains the variables Variable"):
+    with pytest.raises(UserError, match="It contains: Variable"):
         checkpoint.restore(BertModel(config("alt_tiny")), prefix)
 
 

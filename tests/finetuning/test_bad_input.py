@@ -51,8 +51,8 @@ def _assert_user_error(run_options, message):
             {"train_batch_size": 0},
             "batch_size must be between 1 and 2147483647. Received: 0",
         ),
-        ({"learning_rate": -1.0}, "--learning_rate must be between 1e-37 and 1e+37"),
-        ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
+        ({"learning_rate": -1.0}, "--learning_rate must be between 1e-30 and 1e+30"),
+        ({"num_train_epochs": float("inf")}, "--num_train_epochs must be between"),
         ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
         ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be between 1"),
         ({"distribution_strategy": "multi_worker"}, "needs the environment variable TF_CONFIG"),
@@ -96,12 +96,12 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*at least 4 columns.*found 2"),
-        (b"id,label,a,text\n", r"dev\.tsv:1: .*separated by tabs, not commas"),
-        (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
+        (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*needs 4 columns.*Received 2"),
+        (b"id,label,a,text\n", r"dev\.tsv:1: .*needs 4 columns, separated by tabs"),
+        (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*needs 4 columns"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
-        (b"1\t0 \ta\tx\n", "spaces"),
-        (b"id\tlabel\ta\ttext\n", "header"),
+        (b"1\t0 \ta\tx\n", "label '0 ' of task cola"),
+        (b"id\tlabel\ta\ttext\n", "label 'label' of task cola"),
         (b"1\t0\ta\tcaf\xe9\n", r"dev\.tsv:1: the file is not UTF-8"),
         ("1\t0\ta\tx\n".encode("utf-16"), "iconv -f utf-16"),
         (b"1\t0\ta\t" + b"x" * 140_000 + b"\n", r"dev\.tsv:1: "),
@@ -337,16 +337,8 @@ def test_missing_header_warns(tiny, tmp_path, caplog, monkeypatch):
 
 def test_output_dir_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
-    _assert_user_error(options(tiny, tmp_path, do_eval=True), "is a file; pass a folder")
+    _assert_user_error(options(tiny, tmp_path, do_eval=True), "must be a folder, but is a file")
     assert (tmp_path / "out").read_text() == "mine"
-
-
-def test_unwritable_output_dir(tiny, tmp_path, monkeypatch):
-    # Permission bits do not apply to root, which runs tests in containers.
-    monkeypatch.setattr(output_dir.os, "access", lambda path, mode: False)
-    run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
-    _assert_user_error(run, "Permission denied")
-    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("num_runs", [1, 2])

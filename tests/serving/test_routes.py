@@ -156,7 +156,7 @@ def test_masked_words(server, predictor):
     for mask, expected in zip(row, predictor("run_pretraining")(text), strict=True):
         assert [x["word"] for x in mask] == [x.word for x in expected]
     status, message = server.error("/v1/models/run_pretraining:predict", {"instances": ["a", text]})
-    assert (status, message[:20]) == (400, "Input 0: there is no")
+    assert (status, message[:19]) == (400, "Input 0: expected a")
     masks = {"instances": [text, "[MASK] " * 1000]}
     status, message = server.error("/v1/models/run_pretraining:predict", masks)
     assert (status, message[:15]) == (413, "Input 1: 24,000")
@@ -258,7 +258,7 @@ def test_pairs_for_a_model_of_single_texts(tiny, tmp_path):
     bert_tf.run(cases.regression({**flags, "do_train": True, "output_dir": out}, tmp_path))
     with in_process(model=f"m={out}") as server:
         assert len(server.post("/predict", {"inputs": [["a"], ["film"]]})) == 2
-        advice = 'Send several texts as [["one"], ["two"]]'
+        advice = 'Send texts as [["one"], ["two"]]'
         for inputs in (TEXTS[:2], [TEXTS[:2]], TEXTS[:3]):
             status, message = server.error("/predict", {"inputs": inputs})
             assert (status, message.split(". ")[-1]) == (422, advice)

@@ -88,7 +88,7 @@ def read_json(
             counts[_SEVERAL_LABELS] += sum(isinstance(x, list) and len(x) > 1 for x in names)
             value = _label_words(places, spans, counts)
         elif value is not None and not _is_strings(value):
-            raise _error(place, f"{excerpt(json.dumps(value))} are not names of labels")
+            raise UserError(f"{excerpt(json.dumps(value))} are not names of labels", at=place)
         elif value is not None and len(value) != len(words):
             raise _error(place, f"{counted(len(words), 'word')}, but {len(value)} labels")
         file.add_sentence(number, words, value or (), text)

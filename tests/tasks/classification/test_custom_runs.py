@@ -668,7 +668,7 @@ def test_classifier_from_a_training_run_has_its_number_of_labels(tiny, tmp_path)
     write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad"), ("c", "film")] * 6)
     classification.run(custom_options(tiny, tmp_path, do_train=True, num_train_epochs=1.0))
     assert BertClassifier.from_checkpoint(tmp_path / "out").num_labels == 3
-    with pytest.raises(UserError, match=r"Pass num_labels: no labels\.txt next to"):
+    with pytest.raises(UserError, match=r"No labels\.txt next to .*: pass num_labels"):
         BertClassifier.from_checkpoint(tiny.checkpoint)
 
 

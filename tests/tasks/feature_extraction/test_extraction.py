@@ -240,8 +240,14 @@ INVALID_OPTIONS = {
     "several input files": ({"input_file": "a.txt,b.txt"}, "not the name of a file. For several"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "unknown column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
-    "column 0": ({"text_column": "0"}, "in.txt:1: --text_column=0, but the row has"),
-    "too few columns": ({"text_column": "3"}, "in.txt:1: --text_column=3, but the row has"),
+    "column 0": (
+        {"text_column": "0"},
+        "in.txt:1: --text_column=0, counting from 1, but",
+    ),
+    "too few columns": (
+        {"text_column": "3"},
+        "in.txt:1: --text_column=3, counting from 1, but",
+    ),
     "pair column without text column": (
         {"text_pair_column": "2"},
         "--text_pair_column needs --text_column",
@@ -450,7 +456,11 @@ def test_casing_of_release_is_checked_by_name(tiny, folder):
             "id\ttext\n1\tgood\n2\tfilm\n",
             "in.txt: 2 of 2 texts are numbers, dates or ids, such as '1'",
         ),
-        ({"text_column": "b"}, "a\tb\n1\tgood\n2\tnan\n", "1 of 2 texts are missing values, such"),
+        (
+            {"text_column": "b"},
+            "a\tb\n1\tgood\n2\tnan\n",
+            "1 of 2 texts is nan, null or none",
+        ),
         (
             {"text_column": "b"},
             "a\tb\n1\tgood\n2\t\n",

@@ -442,7 +442,7 @@ def assert_user_error(run, message):
             r"train\.txt: there is no column 'ner' .*, and its",
         ),
         ({"do_train": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
-        ({"do_eval": True}, r"No such file: .*labels\.txt.*pass --do_train=true, the folder"),
+        ({"do_eval": True}, r"No such file: .*labels\.txt.*Pass --do_train=true"),
         ({"do_predict": True, "init_checkpoint": None}, r"No such file: .*labels\.txt"),
     ],
 )
