@@ -33,9 +33,7 @@ def export_task(
     """
     if task.traits.export_note:
         warn(task.traits.export_note)
-    features = [
-        feature for feature in task.features("predict") if feature.name in model.input_names
-    ]
+    features = [f for f in task.features("predict") if f.name in model.input_names]
     takes_texts = tuple(features) == sequence_features(options.max_seq_length)
     has_texts = text_input and takes_texts and task.traits.exports_texts
     text_inputs = None
@@ -93,6 +91,5 @@ def _warn_if_different(previous: str, folder: str) -> None:
     }
     for name, (old, new) in compared.items():
         if old and new and old != new:
-            name += f" ({old}, now {new})" if name != LABELS else ""
-            warn(f"the previous version has a different {name}", at=previous)
+            warn(f"has another {name} than the new version", at=previous)
             return

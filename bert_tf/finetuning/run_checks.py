@@ -35,12 +35,8 @@ def check_resumed(options: Any, training_data: str) -> bool:
     required["task"] = (other_task or options.task, options.task)
     for name, (before, now) in required.items():
         if before != now:
-            raise UserError(
-                f"--output_dir={folder} contains a run with {name}={before}, but this "
-                f"run has {name}={now}",
-                fix="Choose another --output_dir; to start from the weights of the earlier "
-                f"run, also pass --init_checkpoint={folder}",
-            )
+            advice = f"Choose another one; to start from these weights, --init_checkpoint={folder}"
+            raise UserError(f"--output_dir={folder} has {name}={before}, not {now}", fix=advice)
     if not options.do_train:
         return True
     compared = {"the training data": (folder.entry(_DATA) or training_data, training_data)}
@@ -81,7 +77,7 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
         return
     folder = RunFolder.used_by(options)
     if not advice and options.do_train:
-        advice = "Choose a different --output_dir, or empty this one to start over"
+        advice = "Choose another --output_dir, or empty this one"
     advice = advice or "Pass the labels in the model's order as --labels, or omit --labels"
     trained, place = folder.labels(), folder.file(LABELS)
     if trained is None:
@@ -90,11 +86,8 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
         old, new = ([label.casefold() for label in names] for names in (declared, labels))
         trained = declared if sorted(old) == sorted(new) and old != new else None
     if trained and trained != [*labels]:
-        raise UserError(
-            f"{source} has the labels {', '.join(labels)}, but the model in {folder} "
-            f"was trained with {', '.join(trained)} ({place})",
-            fix=advice,
-        )
+        theirs = f"{', '.join(trained)}, those of the model ({place})"
+        raise UserError(f"has the labels {', '.join(labels)}, not {theirs}", at=source, fix=advice)
 
 
 def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:

@@ -112,8 +112,8 @@ def _require_supported(path: str, lines: Sequence[str]) -> None:
     """Raises a UserError if the first lines show a format that looks like columns, but is not."""
     lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
     if lists and 2 * len(lists) >= len(lines):
-        problem = "the words or labels are lists that are written as strings"
-        raise UserError(problem, at=Place(path, lists[0]), fix="Write JSON lines with lists")
+        problem = "lists that are written as strings: write JSON lines with lists"
+        raise UserError(problem, at=Place(path, lists[0]))
 
 
 def _read_lines(
@@ -279,13 +279,8 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
         return scheme
     position, odd = next((n, label) for n, label in enumerate(file.labels) if not is_label(label))
     number, index = file.line_numbers[position], file.label_index
-    row = [odd] if index is None else file.rows[number - 1] or []
-    # Entities in another column, if the user did not choose one.
-    others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
     if misfits := schemes.explain_misfits(counts):
         advice = f"{misfits}. Correct them, or pass --label_scheme=plain"
-    elif others and label_column == LAST:
-        advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
     elif wanted == AUTO and len(counts) > 1 and not all(x.lstrip("+-").isdecimal() for x in counts):
         note(f"labels such as {odd} are no entities: --label_scheme=plain", at=file.path)
         return PLAIN
