@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, note, shortened, warn
+from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers, require_fitting_vocabulary
 from bert_tf.checkpoints.formats.source import tokenizer_settings
@@ -171,7 +171,8 @@ def load_config_and_tokenizer(
     check_length(options.max_seq_length, config)
     layers = options.init_layer_numbers
     if layers and len(layers) != config.num_hidden_layers:
-        problem = f"{config.num_hidden_layers} layers, but --init_layers has {len(layers)}"
+        count = counted(config.num_hidden_layers, "layer")
+        problem = f"has {count}, but --init_layers {len(layers)}"
         raise UserError(problem, at=options.bert_config_file)
     tokenizer = options.tokenizer()
     require_fitting_vocabulary(options.vocab_file or "", tokenizer.vocab, config.vocab_size)

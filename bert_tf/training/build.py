@@ -51,7 +51,8 @@ def freeze_layers(model: Any, count: int) -> None:
         for layer in layers[:count]:
             layer.trainable = False
         if count > len(layers) or not model.trainable_weights:
-            raise UserError(f"--freeze_layers={count} is too many: there are {len(layers)} layers")
+            existing = counted(len(layers), "layer")
+            raise UserError(f"--freeze_layers={count} is too many for {existing}")
         note(f"Froze the embeddings and the first {counted(count, 'layer', of=len(layers))}")
 
 
@@ -70,7 +71,7 @@ def check_training(model: Any, options: Any, devices: Devices, texts_per_row: in
     needs_equal_split = has_static_shapes or clip_per_replica or micro_batches > 1
     parts = replicas * micro_batches if needs_equal_split else 1
     if batch_size < replicas or batch_size % parts:
-        split = f"{replicas} device(s) and {micro_batches} micro-batch(es)"
+        split = f"{counted(replicas, 'device')} and {counted(micro_batches, 'micro-batch')}"
         raise UserError(f"--train_batch_size={batch_size} cannot be split for {split}")
     log_memory(model, options, devices, texts_per_row)
 

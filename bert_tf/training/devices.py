@@ -130,7 +130,8 @@ class Devices:
         for name, own, chief in zip(values, numbers, self.from_chief(numbers), strict=True):
             if own == chief:
                 continue
-            raise UserError(f"Workers {self.worker} and 0 differ in the {name}: {own} and {chief}")
+            numbers = f": {own} and {chief}" if isinstance(values[name], int) else ""
+            raise UserError(f"Workers {self.worker} and 0 differ in the {name}{numbers}")
 
 
 def open_devices(

@@ -256,7 +256,7 @@ def test_features_from_an_encoder_export(tmp_path):
     copied = shutil.copy(Path(SMALL_BERT, "vocab.txt"), tmp_path)
     Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
     Path(copied).write_text("[UNK]\n[CLS]\n[SEP]\nfilm\n")
-    with pytest.raises(UserError, match=r"exported with .*, not --vocab_file"):
+    with pytest.raises(UserError, match=r"exported with --vocab_file=.*, not"):
         Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
 
 
@@ -264,11 +264,8 @@ def test_features_from_an_encoder_export(tmp_path):
     ("flags", "message"),
     [
         ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
-        ({"engine": "onnx", "precision": "bfloat16"}, "--engine=onnx does not support --p"),
-        ({"engine": "litert", "precision": "float16"}, "--engine=litert does not support"),
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
         ({"engine": "onnx", "jit_compile": "true"}, "do not apply to --engine=onnx"),
-        ({"engine": "litert", "distribution_strategy": "mirrored"}, "do not apply to --engine="),
     ],
 )
 def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
@@ -299,15 +296,6 @@ def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
     Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
     with pytest.raises(UserError, match=rf"load .*{MODEL_FILES[engine]}: "):
         Predictor.from_output_dir(out, engine=engine)
-
-
-def test_read_only_folder_is_rejected(trained, tmp_path, monkeypatch):  # noqa: F811
-    shutil.copytree(trained.folder / "ner", tmp_path, dirs_exist_ok=True)
-    shutil.rmtree(tmp_path / "onnx", ignore_errors=True)
-    # The superuser, who runs tests in containers, may write to all folders.
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UserError, match=r"is read-only. Run export_model.py --format=onnx"):
-        Predictor.from_output_dir(tmp_path, engine="onnx")
 
 
 @pytest.mark.parametrize("kind", ["multilabel", "regression"])

@@ -307,7 +307,7 @@ class TokenClassification(Task):
             words = self._split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
                 received = f"{repr(item)[:100]}{TABLE_ADVICE}"
-                problem = f"expected a string or a tuple of words. Received: {received}"
+                problem = f"expected a string, or a tuple of words. Received: {received}"
                 raise UserError(problem, at=Input(index))
             # For a tuple, the places of entities are those of words.
             file.add_sentence(index, words, text=item if isinstance(item, str) else None)
