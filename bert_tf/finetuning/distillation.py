@@ -252,7 +252,6 @@ def _require_same_rows(folder: str, task: Task) -> None:
 
 
 def _require_same(folder: str, settings: Mapping[str, Sequence[Any]]) -> None:
-    """Raises a UserError unless the teacher's value of each setting is this run's."""
     for name, (theirs, ours) in settings.items():
         if theirs != ours:
             raise UserError(f"--teacher={folder} was trained with {name}={theirs}, not {ours}")

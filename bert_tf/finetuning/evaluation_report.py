@@ -108,7 +108,6 @@ def _describe_run(options: Any, devices: Devices) -> dict[str, str]:
 
 
 def _count(splits: Splits, split: str) -> Data:
-    """Counts rows, tokens, labels and repeated texts of a split."""
     stats, hashes = splits.stats[split], splits.hashes(split)
     # Records of an older version lack some of them.
     counts = {"rows": len(hashes)}

@@ -82,7 +82,6 @@ def new_version(
 
 
 def _warn_if_different(previous: str, folder: str) -> None:
-    """Warns if the previous version has a different script, task or labels."""
     runs = [RunFolder(os.path.join(path, EXTRA_FOLDER)) for path in (previous, folder)]
     compared = {
         "script": [run.script for run in runs],

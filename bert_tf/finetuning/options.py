@@ -161,7 +161,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         self.check_required()
         self.check_case()
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
-            raise UserError("Pass --do_train, --do_eval, --do_predict or --do_export")
+            actions = "--do_train, --do_eval, --do_predict or --do_export"
+            raise UserError(f"Nothing to do: pass {actions}")
         check_values(self)
         check_needs(self)
         _ = self.steps_between_evaluations(1.0), self.init_layer_numbers  # checks both

@@ -173,7 +173,6 @@ def _featurize(
 
 
 def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
-    """Logs how many windows the examples were split into, and how many examples were truncated."""
     num_examples, num_truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > num_examples:
         into = f"were split into {counted(stats['records'], 'window')}"

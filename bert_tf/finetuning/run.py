@@ -181,7 +181,6 @@ class FineTuningRun(TrainingRun):
         return steps
 
     def _compare_splits(self) -> None:
-        """Reports evaluation examples that this run, an earlier one or the teacher trained on."""
         hashes = RunFolder.used_by(self.options).text_hashes()
         if self.options.do_train:
             train_hashes = self.splits.hashes("train")

@@ -1,10 +1,9 @@
 """Compares a run with an earlier one in its folder; describes data; sets a task's schema."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from bert_tf import lint
 from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.finetuning import run_metadata
@@ -88,11 +87,6 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
     if trained and trained != [*labels]:
         theirs = f"{', '.join(trained)}, those of the model ({place})"
         raise UserError(f"has the labels {', '.join(labels)}, not {theirs}", at=source, fix=advice)
-
-
-def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
-    """Yields a sentence if labels differ only in what is easily overlooked."""
-    return lint.at(source, lint.label_names(labels))
 
 
 def give_schema(task: Any) -> Any:

@@ -138,8 +138,6 @@ class AsyncSaver:
 
 @dataclasses.dataclass
 class _Recorder:
-    """Reports each step to the progress bar, TensorBoard and the curve; saves checkpoints."""
-
     state: TrainState
     output_dir: str
     num_train_steps: int

@@ -33,7 +33,7 @@ def _assert_user_error(run_options, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"do_eval": False}, "Pass --do_train, --do_eval"),
+        ({"do_eval": False}, "Nothing to do: pass --do_train"),
         (
             {"task_name": "sst2"},
             "--task_name must be one of ax, cola, .*, wnli, xnli.*sst2.*Did you mean sst-2",

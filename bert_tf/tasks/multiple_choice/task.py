@@ -283,7 +283,6 @@ def _unpack_choices(choices: Any, place: Where) -> tuple[list[Any], list[Any]]:
 
 
 def _find_label(cell: str, names: Sequence[str], count: int, place: Where) -> int:
-    """Returns the index of the ending that a label names."""
     # If names are 1, 2 and so on, a label must be such a name.
     has_numbers = bool(names) and all(map(str.isdecimal, names))
     indices = {} if has_numbers else {str(index): index for index in range(count)}

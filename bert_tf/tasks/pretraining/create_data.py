@@ -116,7 +116,6 @@ def _write_in_memory(
 
 
 def _check_cut(lines: Sequence[str], options: PretrainingDataOptions) -> Iterator[str]:
-    """Yields a sentence if most words of a file's first lines will be truncated."""
     counts = [len(line.split()) for line in lines]
     share = sum(max(n - options.max_seq_length, 0) for n in counts) / max(sum(counts), 1)
     if share > 0.5:

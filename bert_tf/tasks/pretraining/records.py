@@ -163,7 +163,6 @@ def log_epochs(paths: Sequence[str], options: PretrainingOptions) -> None:
 
 
 def _read_first_record(path: str) -> dict[str, Sequence[int]]:
-    """Returns the features in `_LENGTH_FLAGS` of a file's first record."""
     files.open_binary(path).close()  # Refuses pipes, on which TensorFlow would block.
     try:
         first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")

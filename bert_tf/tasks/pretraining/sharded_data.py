@@ -216,7 +216,6 @@ def _is_complete(unit: Unit, folder: str) -> bool:
 
 
 def _report_path(folder: str, unit: Unit) -> str:
-    """Returns the path of a unit's report, which marks its parts as complete."""
     return os.path.join(folder, f"{unit.index:06d}.json")
 
 
@@ -278,7 +277,6 @@ def _make_instances(
 
 
 def _make_rng(seed_key: str) -> random.Random:
-    """Returns a random number generator that depends only on the key."""
     digest = hashlib.blake2b(seed_key.encode(), digest_size=8).digest()
     return random.Random(int.from_bytes(digest, "big"))
 

@@ -88,7 +88,10 @@ def read_conll(
     is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
     lines = list(itertools.islice(files.read_lines(path), _NUM_CHECKED)) or [""]
     lines[0] = lines[0].removeprefix("\ufeff")
-    _require_supported(path, lines)
+    lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
+    if lists and 2 * len(lists) >= len(lines):
+        problem = "lists that are written as strings: write JSON lines with lists"
+        raise UserError(problem, at=Place(path, lists[0]))
     if is_json or is_object(lines[0]):
         read_json(file, (token_column, label_column), need_labels, split)
     else:
@@ -106,14 +109,6 @@ def read_conll(
             note(f"labels such as {example} are entities ({file.scheme}){words}", at=path)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
-
-
-def _require_supported(path: str, lines: Sequence[str]) -> None:
-    """Raises a UserError if the first lines show a format that looks like columns, but is not."""
-    lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
-    if lists and 2 * len(lists) >= len(lines):
-        problem = "lists that are written as strings: write JSON lines with lists"
-        raise UserError(problem, at=Place(path, lists[0]))
 
 
 def _read_lines(

@@ -137,7 +137,6 @@ def make_report(
 
 
 def _format(sentence: LabeledWords) -> str:
-    """Lists the entities of a sentence with their types, or all words with their plain labels."""
     words = zip(sentence.labels, sentence.words, strict=True)
     pairs = words if sentence.is_plain else sentence.entities
     return "; ".join(f"{text} ({name or 'entity'})" for name, text in pairs)

@@ -21,7 +21,6 @@ from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature
 from bert_tf.data.split_files import find_files, no_file
-from bert_tf.finetuning import run_checks
 from bert_tf.finetuning.prediction import TABLE_ADVICE, warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.report.evaluation import EvaluationReport
@@ -125,7 +124,7 @@ class TokenClassification(Task):
         """Yields what looks wrong in words and labels."""
         path, labels = examples.file.path, self.schema.labels
         if split == "train":
-            yield from run_checks.check_similar_labels(labels, path)
+            yield from lint.at(path, lint.label_names(labels))
         texts = [words for words, _ in examples]
         yield from self.tokenizer.check_texts(path, texts, are_words=True)
         yield from examples.file.problems
@@ -281,7 +280,6 @@ class TokenClassification(Task):
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
     ) -> tuple[dict[str, float], dict[str, Any]]:
-        """Returns the metrics, and scores of each entity type and label."""
         file, predicted = examples.file, [sentence.labels for sentence in predictions]
         starts = itertools.pairwise(file.sentence_starts)
         gold = [file.targets[first:stop] for first, stop in starts]
