@@ -178,12 +178,10 @@ def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
     expected = Predictor.from_output_dir(folder)(PAIRS)
     predictions = Predictor.from_output_dir(out, engine=engine)(PAIRS)
     assert [*map(rounded, predictions)] == [*map(rounded, expected)]
-    with pytest.raises(
-        UserError, match=r"model\.\w+: exported in another precision: pass --precision="
-    ):
+    with pytest.raises(UserError, match=r"model\.\w+: exported with --precision=.*, not int8"):
         Predictor.from_output_dir(out, engine=engine, precision="int8")
     (other,) = {*ENGINES} - {engine}
-    with pytest.raises(UserError, match=f"exported for another engine: pass --engine={engine}"):
+    with pytest.raises(UserError, match=f"exported with --engine={engine}, not {other}"):
         Predictor.from_output_dir(out, engine=other)
     with pytest.raises(UserError, match=r"contains no checkpoint"):
         Predictor.from_output_dir(out)
