@@ -183,13 +183,9 @@ class FineTuningRun(TrainingRun):
     def _compare_splits(self) -> None:
         hashes = RunFolder.used_by(self.options).text_hashes()
         if self.options.do_train:
-            train_hashes = self.splits.hashes("train")
-            hashes = np.union1d(hashes, train_hashes)
+            hashes = np.union1d(hashes, self.splits.hashes("train"))
             if self.options.teacher:
-                teacher_hashes = RunFolder(self.options.teacher).text_hashes()
-                if len(teacher_hashes) and not np.isin(train_hashes, teacher_hashes).any():
-                    note("--teacher was not trained on any of the training examples")
-                hashes = np.union1d(hashes, teacher_hashes)
+                hashes = np.union1d(hashes, RunFolder(self.options.teacher).text_hashes())
         if self.options.evaluates:
             trained = "the model or its teacher" if self.options.teacher else "the model"
             report_shared_examples(self.splits.hashes("eval"), hashes, trained)

@@ -91,12 +91,8 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
         (b"id,label,a,text\n", r"dev\.tsv:1: .*separated by tabs, not commas"),
         (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
-        (b"1\t0 \ta\tx\n", "spaces"),
-        (b"id\tlabel\ta\ttext\n", "header"),
         (b"1\t0\ta\tcaf\xe9\n", r"dev\.tsv:1: the file is not UTF-8"),
         ("1\t0\ta\tx\n".encode("utf-16"), "iconv -f utf-16"),
-        (b"1\t0\ta\t" + b"x" * 140_000 + b"\n", r"dev\.tsv:1: "),
-        (b"", "dev.tsv contains no examples"),
         (b"\n\n", "dev.tsv contains no examples"),
     ],
 )
@@ -117,26 +113,17 @@ def test_missing_file_error_lists_existing_files(tiny, tmp_path):
     _assert_user_error(run, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: "\ufeff" + text,
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: text + "\n\n\n",
-        lambda text: text.rstrip("\n"),
-    ],
-    ids=["bom", "crlf", "trailing_blank_lines", "no_final_newline"],
-)
-def test_file_variants_give_the_same_metrics(tiny, tmp_path, change):
+def test_file_variants_give_the_same_metrics(tiny, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     text = (tiny.folder / "mrpc" / "dev.tsv").read_text().replace("good", '"good', 1)
     metrics = []
-    for content in (text, change(text)):
+    crlf = text.replace("\n", "\r\n")
+    for content in (text, f"\ufeff{crlf}", f"{text}\n\n\n", text.rstrip("\n")):
         (folder / "dev.tsv").write_bytes(content.encode())
         run = options(tiny, tmp_path, data_dir=str(folder), do_eval=True)
         metrics.append(classification.run(run).metrics)
-    assert metrics[0] == metrics[1]
+    assert all(found == metrics[0] for found in metrics)
 
 
 def test_invalid_vocabulary(tiny, tmp_path):
@@ -351,17 +338,10 @@ def test_output_dir_locked_by_another_run(tiny, tmp_path, num_runs):
     assert not (tmp_path / "out" / ".lock").exists()
 
 
-def test_output_dir_that_cannot_be_created(tiny, tmp_path, monkeypatch):
+def test_output_dir_that_cannot_be_created(tiny, tmp_path):
     (tmp_path / "mine").write_text("mine")
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "mine" / "b"))
     _assert_user_error(run, "Cannot create the folder .*mine")
-
-    def makedirs(path, exist_ok):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(output_dir.files.os, "makedirs", makedirs)
-    run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a"))
-    _assert_user_error(run, "Cannot create the folder .*/a: Operation not permitted")
 
 
 def test_data_is_read_before_the_model_is_built(tiny, tmp_path, run_log):

@@ -407,17 +407,14 @@ def test_teacher_with_other_inputs_warns(tiny, teacher, tmp_path, run_log):
     assert "teacher was trained with --long_text='windows', not 'truncate'" in run_log.text
 
 
-def test_teacher_trained_on_other_examples_is_reported(tiny, teacher, tmp_path, run_log):
+def test_teacher_trained_on_evaluation_examples_is_reported(tiny, teacher, tmp_path, run_log):
     teacher_dir = tmp_path / "teacher"
     shutil.copytree(teacher, teacher_dir)
-    message = "--teacher was not trained on any of the training examples"
     dev = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines()[1:]
     dev_hashes = hash_texts(line.split("\t")[3:5] for line in dev)
-    for hashes, expected in ((np.zeros(0, "u8"), False), (dev_hashes, True)):
-        RunFolder(str(teacher_dir)).write_text_hashes(hashes)
-        run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
-        classification.run(dataclasses.replace(run, output_dir=f"{tmp_path}/{expected}"))
-        assert (message in run_log.text) == expected
+    RunFolder(str(teacher_dir)).write_text_hashes(dev_hashes)
+    run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
+    classification.run(run)
     assert "evaluation examples (100.0%) were also used to train the model or its t" in run_log.text
 
 

@@ -170,7 +170,10 @@ def _interrupt(*args):
     raise KeyboardInterrupt
 
 
-def test_parts_of_modified_input_are_not_reused(tiny, corpus, monkeypatch):
+def test_parts_of_another_run_are_not_reused(tiny, corpus, monkeypatch):
+    complete = create_sharded(tiny, corpus, "whole", random_seed=2)
+    assert len(os.listdir(leave_unmerged_parts(tiny, corpus, monkeypatch))) > 4
+    assert create_sharded(tiny, corpus, "out", random_seed=2) == complete
     leave_unmerged_parts(tiny, corpus, monkeypatch)
     text = (corpus / "one.txt").read_text()
     (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
@@ -291,12 +294,6 @@ def test_invalid_beam_options(tiny, corpus, monkeypatch):
         create_data.run(options(tiny, corpus, beam_runner="DirectRunner", num_workers=1))
     with pytest.raises(UserError, match="--beam_options needs --beam_runner"):
         create_data.run(options(tiny, corpus, beam_options="region=x"))
-
-
-def test_parts_of_different_command_are_not_reused(tiny, corpus, monkeypatch):
-    complete = create_sharded(tiny, corpus, "whole", random_seed=2)
-    assert len(os.listdir(leave_unmerged_parts(tiny, corpus, monkeypatch))) > 4
-    assert create_sharded(tiny, corpus, "out", random_seed=2) == complete
 
 
 # ---- Invalid input -------------------------------------------------------------------------

@@ -112,25 +112,6 @@ def test_character_metrics_for_languages_without_spaces(
     assert caplog.text.count("--answer_scoring=characters, by the script") == is_inferred
 
 
-def test_best_of_several_evaluations_is_written(tiny, folder):
-    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
-    metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
-    history = read(folder, "evaluations.json")
-    assert history["metric"] == "f1"
-    assert len(history["evaluations"]) > 2
-    best = max(history["evaluations"], key=lambda evaluation: evaluation["f1"])
-    assert metrics["f1"] == best["f1"]
-    assert metrics["global_step"] == best["step"]
-    again = options(
-        tiny,
-        folder,
-        do_eval=True,
-        init_checkpoint=str(folder / "out" / "best"),
-        output_dir=str(folder / "again"),
-    )
-    assert squad.run(again).metrics["f1"] == best["f1"]
-
-
 def test_unanswerable_questions(tiny, folder):
     changes = {"version_2_with_negative": True, "predict_file": str(folder / "negative.json")}
     best = squad.run(
@@ -173,8 +154,7 @@ def test_padding_is_trimmed_without_fixed_shapes(tiny, folder):
             assert actual[text] == pytest.approx(expected[text], abs=1e-5)
 
 
-@pytest.mark.parametrize("fixed_shapes", [True, False])
-def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
+def test_loss_includes_padding(tiny, folder, monkeypatch):
     loss_uses_padding, original = [], training.make_train_step
 
     def make_train_step(*args):
@@ -183,7 +163,7 @@ def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
 
     monkeypatch.setattr(training, "make_train_step", make_train_step)
     flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
-    squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
+    squad.run(options(tiny, folder, fixed_shapes=False, **flags))
     assert loss_uses_padding == [True]
 
 
