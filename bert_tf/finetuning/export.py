@@ -61,19 +61,15 @@ def new_version(
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
-        versions = [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]
-        newest = max(versions, default=0)
+        newest = max((int(x) for x in files.list_dir(export_dir) if x.isdecimal()), default=0)
         version = os.path.join(export_dir, str(newest + 1))
         with files.temporary_folder_at(f"{version}.tmp") as folder:
             extra_folder = os.path.join(folder, EXTRA_FOLDER)
             files.make_dirs(extra_folder)
             files.write_texts(extra_folder, contents)
             _warn_if_different(os.path.join(export_dir, str(newest)), folder)
-            assets = {
-                name.removesuffix(".txt"): os.path.join(extra_folder, name)
-                for name in contents
-                if name.endswith(".txt")
-            }
+            names = [name for name in contents if name.endswith(".txt")]
+            assets = {n.removesuffix(".txt"): os.path.join(extra_folder, n) for n in names}
             yield folder, assets, version
             for path in assets.values():
                 files.remove(path)

@@ -42,11 +42,7 @@ class ExportedModel(RowBatches):
     """
 
     def __init__(
-        self,
-        path: str,
-        fetch: Fetch,
-        features: Sequence[Feature],
-        batch_size: int,
+        self, path: str, fetch: Fetch, features: Sequence[Feature], batch_size: int
     ) -> None:
         super().__init__(features, batch_size)
         load = _load_onnx if os.path.basename(path) == MODEL_FILES["onnx"] else _load_litert

@@ -253,9 +253,8 @@ def _are_sentences(
     if any("\t" in line or DOCUMENT in line for line in lines):
         return False
     if max(widths) == 1:
-        return sum(is_cjk(char) for (word,) in rows for char in word) > _MAX_CJK_PER_WORD * len(
-            rows
-        )
+        num_cjk = sum(is_cjk(char) for (word,) in rows for char in word)
+        return num_cjk > _MAX_CJK_PER_WORD * len(rows)
     last = Counter(row[-1] for row in rows)
     are_labels = labels is None or any(label in labels or is_label(label) for label in last)
     # Labels repeat, and sentences in columns have blank lines between them.
