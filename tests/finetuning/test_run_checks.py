@@ -72,7 +72,7 @@ def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     before = read_files(out)
     classification.run(options(tiny, tmp_path, **TRAINING))
     (skipped,) = warning_messages(run_log)
-    assert skipped.startswith("Skipping training")
+    assert "Skipping training" in skipped
     run_log.clear()
     data_dir = tmp_path / "flipped"
     shutil.copytree(tiny.folder / "mrpc", data_dir)
@@ -135,7 +135,7 @@ def test_different_output_type_is_rejected(tiny, out, tmp_path, name, value, is_
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
     for steps in (TRAINING, {"do_eval": True}):
-        message = f"has {name}={value}, not|was fine-tuned with {value}, not"
+        message = f"has {name}={value}, (not|but)|was fine-tuned with {value}, not"
         with pytest.raises(UserError, match=message):
             classification.run(options(tiny, tmp_path, **steps))
 
@@ -178,7 +178,7 @@ def test_run_json_of_an_older_release(tiny, out, tmp_path, run_log, text):
     (out / "run.json").write_text(text)
     classification.run(options(tiny, tmp_path, **{**TRAINING, "train_batch_size": 6}))
     (skipped,) = warning_messages(run_log)
-    assert skipped.startswith("Skipping training")
+    assert "Skipping training" in skipped
 
 
 def test_missing_run_json_warns(tiny, out, tmp_path, run_log):
@@ -206,7 +206,7 @@ def test_missing_run_json_warns(tiny, out, tmp_path, run_log):
 )
 def test_damaged_run_json_is_an_error_in_all_scripts(tiny, out, tmp_path, text, problem):
     (out / "run.json").write_text(text)
-    message = f"{out}/run.json is damaged .*{problem}.* Restore it from a copy"
+    message = f"{out}/run.json is damaged .*{problem}"
     started_from = {"init_checkpoint": str(out), "output_dir": str(tmp_path / "new")}
     for flags in (TRAINING, {"do_eval": True}, {"do_predict": True}):
         for model in ({}, started_from):
@@ -376,11 +376,11 @@ def test_exports_with_another_length_warn(tiny, out, tmp_path, run_log, length, 
     flags = {"max_seq_length": length} if length else {}
     export = {"model_dir": str(out), "export_dir": str(tmp_path / "export"), "text_input": False}
     export_model.run(ExportOptions(**export, **flags))
-    expected = [f"{out} was trained with --max_seq_length=24, not 12"] * warns
-    assert warning_messages(run_log) == expected
+    message = "trained with --max_seq_length=24, not 12"
+    assert [message in warning for warning in warning_messages(run_log)] == [True] * warns
     run_log.clear()
     classification.run(options(tiny, tmp_path, do_export=True, init_checkpoint=None, **flags))
-    assert warning_messages(run_log) == expected
+    assert [message in warning for warning in warning_messages(run_log)] == [True] * warns
 
 
 @pytest.mark.parametrize(("used", "warns"), [(0.0, True), (1.5, False), ("auto", False)])
@@ -439,7 +439,7 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
     labels = (out / "labels.txt").rename(out / "labels.bak")
     convert_checkpoint.run(ConversionOptions(**conversion, output=str(tmp_path / "removed")))
-    assert f"{out}/labels.txt was removed after training. Make sure" in run_log.text
+    assert f"{out}/labels.txt was removed after training" in run_log.text
     assert changed_file_warnings() == [expected]
     labels.rename(out / "labels.txt")
     # Earlier releases did not record file digests.

@@ -298,19 +298,23 @@ def test_two_devices_give_the_same_answers_as_one(tiny, folder):
             assert actual["start_logit"] == pytest.approx(reference["start_logit"], abs=1e-5)
 
 
-@pytest.mark.parametrize(("threshold", "negative"), [(-3.0, False), (-3.0, True), (0.0, False)])
-def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
-    flags = {"null_score_diff_threshold": threshold, "version_2_with_negative": negative}
+THRESHOLD = {"null_score_diff_threshold": -3.0}
+IGNORED = "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
+NO_EFFECT = "--predict_file has no effect without --do_predict=true"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (THRESHOLD, IGNORED),
+        ({**THRESHOLD, "version_2_with_negative": True}, None),
+        ({"predict_file": "dev.json", "do_train": True}, NO_EFFECT),
+        ({"predict_file": "dev.json", "do_eval": True}, None),
+    ],
+)
+def test_flags_without_effect_warn(run_log, flags, message):
     training.open_devices(SquadOptions(**flags))
-    message = "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
-    assert run_log.messages == [message] * bool(threshold and not negative)
-
-
-@pytest.mark.parametrize("flag", ["do_train", "do_eval", "do_predict"])
-def test_file_without_effect_warning(run_log, flag):
-    training.open_devices(SquadOptions(predict_file="dev.json", **{flag: True}))
-    message = "--predict_file has no effect without --do_predict=true"
-    assert run_log.messages == [message] * (flag == "do_train")
+    assert run_log.messages == [message] * bool(message)
 
 
 def test_answers_that_cannot_be_predicted_warn(tiny, folder):
