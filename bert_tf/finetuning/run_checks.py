@@ -85,8 +85,9 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
         old, new = ([label.casefold() for label in names] for names in (declared, labels))
         trained = declared if sorted(old) == sorted(new) and old != new else None
     if trained and trained != [*labels]:
-        theirs = f"{', '.join(trained)}, those of the model ({place})"
-        raise UserError(f"has the labels {', '.join(labels)}, not {theirs}", at=source, fix=advice)
+        theirs = f"the model in {folder} was trained with {', '.join(trained)} ({place})"
+        problem = f"{source} has the labels {', '.join(labels)}, but {theirs}"
+        raise UserError(problem, fix=advice)
 
 
 def give_schema(task: Any) -> Any:

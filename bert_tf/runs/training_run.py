@@ -279,8 +279,8 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
     note(loaded.describe())
     if loaded.new and not options.do_train:
         missing = checkpoints.summarize(loaded.new)
-        problem = f"not in the checkpoint, so initialized randomly: {missing}"
-        warn(problem, at=loaded.prefix, fix="Pass --do_train=true, or another checkpoint")
+        problem = f"Not in {loaded.prefix}, so initialized randomly: {missing}"
+        warn(problem, fix="Pass --do_train=true, or another checkpoint")
 
 
 def _normalize(path: str) -> str:

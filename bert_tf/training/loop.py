@@ -96,8 +96,8 @@ def train(
                 early_stop = recorder.evaluate(evaluation, step)
         # A signal may also arrive during the last step or while its checkpoint is saved.
         if interrupted or request.signal_number is not None:
-            advice = None if options.resume == "never" else "The same command resumes the run"
-            warn(f"Stopped at step {step}", fix=advice)
+            advice = "" if options.resume == "never" else "; run the same command again to resume"
+            warn(f"Stopped at step {step}{advice}")
             raise request.error()
         recorder.report(step)
 
