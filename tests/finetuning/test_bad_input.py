@@ -13,7 +13,6 @@ from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import ClassifierOptions, cli
-from bert_tf.runs import output_dir
 from bert_tf.tasks import classification
 from tests.base.test_locks import hold
 from tests.conftest import SIZES
@@ -47,7 +46,7 @@ def _assert_user_error(run_options, message):
         ),
         ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
-        ({"num_train_epochs": float("inf")}, "--num_train_epochs must be a finite number"),
+        ({"num_train_epochs": float("inf")}, "--num_train_epochs must be between 1e-06 and"),
         ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
         ({"distribution_strategy": "multi_worker"}, "needs the environment variable TF_CONFIG"),
         (
@@ -87,9 +86,8 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*at least 4 columns.*found 2"),
-        (b"id,label,a,text\n", r"dev\.tsv:1: .*separated by tabs, not commas"),
-        (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*empty"),
+        (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*needs 4 columns.*Received 2"),
+        (b"id,label,a,text\n", r"dev\.tsv:1: .*separated by tabs"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
         (b"1\t0\ta\tcaf\xe9\n", r"dev\.tsv:1: the file is not UTF-8"),
         ("1\t0\ta\tx\n".encode("utf-16"), "iconv -f utf-16"),
@@ -256,7 +254,7 @@ def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
 
 def test_indivisible_batch_size_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
-    _assert_user_error(run, "--train_batch_size=4 cannot be split for 1 device and 3 micro-batches")
+    _assert_user_error(run, "--train_batch_size=4 cannot be split for 1 device and --gradient")
 
 
 def test_resume_must_and_never(tiny, tmp_path):
@@ -308,16 +306,8 @@ def test_missing_header_warns(tiny, tmp_path, caplog, monkeypatch):
 
 def test_output_dir_is_a_file(tiny, tmp_path):
     (tmp_path / "out").write_text("mine")
-    _assert_user_error(options(tiny, tmp_path, do_eval=True), "is a file; pass a folder")
+    _assert_user_error(options(tiny, tmp_path, do_eval=True), "must be a folder, but is a file")
     assert (tmp_path / "out").read_text() == "mine"
-
-
-def test_unwritable_output_dir(tiny, tmp_path, monkeypatch):
-    # Permission bits do not apply to root, which runs tests in containers.
-    monkeypatch.setattr(output_dir.os, "access", lambda path, mode: False)
-    run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a" / "b"))
-    _assert_user_error(run, "Permission denied")
-    assert not (tmp_path / "a").exists()
 
 
 @pytest.mark.parametrize("num_runs", [1, 2])
