@@ -278,8 +278,8 @@ def read_cluster() -> tuple[list[str], int]:
         if jobs and (not jobs.keys() <= {"chief", "worker"} or not 0 <= index < len(jobs[job])):
             raise ValueError(job, index)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        expected = f"the environment variable TF_CONFIG must be like {_EXAMPLE} ({error!r})"
-        raise UserError(f"{expected}. Received: {text}") from error
+        problem = f"TF_CONFIG must list the jobs chief and worker, such as {_EXAMPLE} ({error!r})"
+        raise UserError(f"{problem}. Received: {text}") from error
     if not jobs:
         return [], 0
     chief = jobs.get("chief", [])

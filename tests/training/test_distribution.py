@@ -247,7 +247,7 @@ def test_signaled_worker_stops_and_saves_the_job(runs):
 )
 def test_invalid_tf_config_is_rejected(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(UserError, match="TF_CONFIG must be like"):
+    with pytest.raises(UserError, match="TF_CONFIG must list the jobs chief"):
         open_devices(DeviceOptions())
 
 
