@@ -120,11 +120,11 @@ def contradictory(texts: Sequence[Hashable], labels: Sequence[Any]) -> Iterator[
         yield f"{count}, such as {excerpt(str(found[0]))}: {names}"
 
 
-def unseen(found: Sequence[Any], known: Iterable[Any]) -> Iterator[str]:
-    """Yields a sentence for labels that equal none of the training data."""
+def unseen(found: Sequence[Any], known: Iterable[Any], *, kind: str = "label") -> Iterator[str]:
+    """Yields a sentence for labels, or the like, that equal none of the training data."""
     known = {*known}
     if others := Counter(label for label in found if label not in known):
-        count = counted(others.total(), "label", "are not in the training data", of=len(found))
+        count = counted(others.total(), kind, "are not in the training data", of=len(found))
         yield f"{count}: {shortened(brief(sorted(map(str, others))))}"
 
 

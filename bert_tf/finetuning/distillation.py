@@ -223,9 +223,8 @@ def open_teacher(
     # With the options for a Predictor, the task reads no data.
     options = run_metadata.options_for_model(folder)
     teacher = give_schema(make_task(*read_model_files(options)))
-    if teacher.traits.soft_targets != task.traits.soft_targets:
-        kinds = [dict(x.traits.soft_targets) for x in (teacher, task)]
-        raise UserError(f"--teacher={folder} has the outputs {kinds[0]}, but this run {kinds[1]}")
+    outputs = [dict(x.traits.soft_targets) for x in (teacher, task)]
+    _require_same(folder, {"outputs": outputs})
     return Teacher(task, teacher, RunFolder(folder).checkpoint(), devices)
 
 
@@ -235,22 +234,24 @@ def _require_same_rows(folder: str, task: Task) -> None:
     run = RunFolder(folder)
     run.require_one_run()
     teacher_script, flags = run.script, run.require_flags()
-    if teacher_script != script:
-        absence = files.describe_parent(run.file(RUN))
-        reason = f"trained by {teacher_script}" if teacher_script else f"no run.json: {absence}"
-        raise UserError(f"--teacher={folder} is not an output_dir of {script} ({reason})")
-    # Name -> value for the teacher, value for this run.
-    settings: dict[str, tuple[Any, Any]] = {
+    if not teacher_script:
+        raise UserError(f"No such file: {run.file(RUN)} ({files.describe_parent(run.file(RUN))})")
+    _require_same(folder, {"script": (teacher_script, script)})
+    vocabularies = run.file(VOCAB), options.vocab_file or ""
+    is_same = len({files.read_text(path).rstrip() for path in vocabularies}) == 1
+    settings = {
         "task": (run_metadata.other_task(run, options) or options.task, options.task),
         "labels": (run.labels() or [], [*task.schema.labels]),
         "do_lower_case": (flags.get("do_lower_case"), options.do_lower_case),
         "special_tokens": (flags.get("special_tokens") or None, options.special_tokens or None),
         "max_seq_length": (flags.get("max_seq_length"), options.max_seq_length),
+        "vocabulary": ("", "") if is_same else vocabularies,
     }
+    _require_same(folder, settings)
+    run_metadata.warn_of_other_inputs(run, options, options.max_seq_length)
+
+
+def _require_same(folder: str, settings: Mapping[str, Sequence[Any]]) -> None:
     for name, (theirs, ours) in settings.items():
         if theirs != ours:
             raise UserError(f"--teacher={folder} was trained with {name}={theirs}, not {ours}")
-    teacher_vocab, vocab = run.file(VOCAB), options.vocab_file or ""
-    if files.read_text(teacher_vocab).rstrip() != files.read_text(vocab).rstrip():
-        raise UserError(f"--teacher has another vocabulary: {teacher_vocab} is not {vocab}")
-    run_metadata.warn_of_other_inputs(run, options, options.max_seq_length)

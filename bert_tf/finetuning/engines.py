@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, note
+from bert_tf.base.errors import note
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.data.features import Feature, texts_per_row
 from bert_tf.finetuning import run_metadata
-from bert_tf.finetuning.model_files import is_exported
+from bert_tf.finetuning.model_files import is_exported, require_exported_with
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.inference.exported_model import MODEL_FILES, ExportedModel
 from bert_tf.inference.row_batches import Fetch, RowBatches
@@ -116,20 +116,15 @@ def find_exported_model(
     """
     engine, precision, path = options.engine, options.precision, folder.path or "."
     if is_exported(path, engine):
-        exported_precision = folder.entry("precision") or precision
         exported = os.path.join(path, MODEL_FILES[engine])
-        if exported_precision != precision:
-            problem = f"exported in another precision: pass --precision={exported_precision}"
-            raise UserError(problem, at=exported)
+        exported_precision = folder.entry("precision") or precision
+        require_exported_with(exported, "precision", exported_precision, precision)
         return exported
     cache = RunFolder(os.path.join(path, engine + cache_suffix))
     prefix = checkpoint or folder.model or folder.checkpoint(check=False)
     entries = {"precision": precision, "checkpoint_id": checkpoint_id(path, prefix, options)}
     model_file = cache.file(MODEL_FILES[engine])
     if {n: cache.entry(n) for n in entries} != entries or not files.exists(model_file):
-        if not files.is_remote(path) and not os.access(path, os.W_OK):
-            advice = f"Run export_model.py --format={engine}, and pass its --export_dir"
-            raise UserError(f"Cannot export to {model_file}: {path} is read-only", fix=advice)
         from bert_tf.saved_models.exported_folder import export_folder  # imports TensorFlow
 
         note(f"Exporting the model to {model_file}")

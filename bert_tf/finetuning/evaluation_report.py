@@ -88,12 +88,8 @@ def _name(folder: RunFolder) -> str:
 
 def _describe_run(options: Any, devices: Devices) -> dict[str, str]:
     """Returns command, versions and devices, by description."""
-    values = {f.name: (getattr(options, f.name), f.default) for f in dataclasses.fields(options)}
-    flags = [
-        f"--{name}={shlex.quote(str(value))}"
-        for name, (value, default) in values.items()
-        if value != default
-    ]
+    fields = [(f.name, getattr(options, f.name), f.default) for f in dataclasses.fields(options)]
+    flags = [f"--{name}={shlex.quote(str(x))}" for name, x, default in fields if x != default]
     modules = ("bert_tf", "tensorflow", "keras", "numpy")
     versions = [f"{name} {import_module(name).__version__}" for name in modules]
     name = registry.script_of(type(options))
@@ -108,7 +104,6 @@ def _describe_run(options: Any, devices: Devices) -> dict[str, str]:
 
 
 def _count(splits: Splits, split: str) -> Data:
-    """Counts rows, tokens, labels and repeated texts of a split."""
     stats, hashes = splits.stats[split], splits.hashes(split)
     # Records of an older version lack some of them.
     counts = {"rows": len(hashes)}

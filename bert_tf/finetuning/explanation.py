@@ -92,10 +92,7 @@ def explain(
         text_indices += [index] * count
     completeness = abs(float(scores.sum()) - difference)
     if completeness > 0.05 * np.abs(scores).sum() + 1e-6:
-        warn(
-            f"The scores are inaccurate: their sum is off by {completeness:.2g}",
-            fix=f"Pass steps={4 * steps}",
-        )
+        warn(f"The sum of the scores is off by {completeness:.2g}: pass steps={4 * steps}")
     lists = tokens, text_indices, offsets, scores.tolist()
     return Explanation(label, *lists, difference, completeness, texts)
 

@@ -33,9 +33,7 @@ def export_task(
     """
     if task.traits.export_note:
         warn(task.traits.export_note)
-    features = [
-        feature for feature in task.features("predict") if feature.name in model.input_names
-    ]
+    features = [f for f in task.features("predict") if f.name in model.input_names]
     takes_texts = tuple(features) == sequence_features(options.max_seq_length)
     has_texts = text_input and takes_texts and task.traits.exports_texts
     text_inputs = None
@@ -63,19 +61,15 @@ def new_version(
     """
     # A concurrent export waits, and then writes the version after this one.
     with locks.exclusive(os.path.join(export_dir, ".lock")):
-        versions = [int(name) for name in files.list_dir(export_dir) if name.isdecimal()]
-        newest = max(versions, default=0)
+        newest = max((int(x) for x in files.list_dir(export_dir) if x.isdecimal()), default=0)
         version = os.path.join(export_dir, str(newest + 1))
         with files.temporary_folder_at(f"{version}.tmp") as folder:
             extra_folder = os.path.join(folder, EXTRA_FOLDER)
             files.make_dirs(extra_folder)
             files.write_texts(extra_folder, contents)
             _warn_if_different(os.path.join(export_dir, str(newest)), folder)
-            assets = {
-                name.removesuffix(".txt"): os.path.join(extra_folder, name)
-                for name in contents
-                if name.endswith(".txt")
-            }
+            names = [name for name in contents if name.endswith(".txt")]
+            assets = {n.removesuffix(".txt"): os.path.join(extra_folder, n) for n in names}
             yield folder, assets, version
             for path in assets.values():
                 files.remove(path)
@@ -84,7 +78,6 @@ def new_version(
 
 
 def _warn_if_different(previous: str, folder: str) -> None:
-    """Warns if the previous version has a different script, task or labels."""
     runs = [RunFolder(os.path.join(path, EXTRA_FOLDER)) for path in (previous, folder)]
     compared = {
         "script": [run.script for run in runs],
@@ -93,6 +86,5 @@ def _warn_if_different(previous: str, folder: str) -> None:
     }
     for name, (old, new) in compared.items():
         if old and new and old != new:
-            name += f" ({old}, now {new})" if name != LABELS else ""
-            warn(f"the previous version has a different {name}", at=previous)
+            warn(f"has another {name} than the new version", at=previous)
             return

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, note, shortened, warn
+from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.checkpoints import formats
 from bert_tf.checkpoints.formats.configs import count_layers, require_fitting_vocabulary
 from bert_tf.checkpoints.formats.source import tokenizer_settings
@@ -90,11 +90,10 @@ def _follow_tokenizer(source: formats.Source, flag: str, options: Any) -> Any:
     # checks the casing of Google's released models by their folder names.
     is_other = lower_case not in (None, getattr(options, "do_lower_case", lower_case))
     if is_other and (source.casing_is_recorded or source.kind != "original"):
-        passed, needed = f"{options.do_lower_case}".lower(), f"{lower_case}".lower()
+        needed = f"--do_lower_case={str(lower_case).lower()}"
+        problem = f"--{flag} needs {needed}, because it was trained on"
         text = f"{'lower-' if lower_case else ''}cased text"
-        problem = f"--{flag}={getattr(options, flag)} was trained on {text}"
-        advice = f"Pass --do_lower_case={needed}"
-        raise UserError(f"--do_lower_case={passed}, but {problem}", fix=advice)
+        raise UserError(f"{problem} {text}", at=getattr(options, flag))
     own, given = RunFolder.of(source.path).file(VOCAB), getattr(options, "vocab_file", None)
     has_more = source.vocab_file not in (None, own)  # such as added tokens
     if has_more and given and os.path.realpath(given) == os.path.realpath(own):
@@ -140,23 +139,27 @@ def _config_file(source: formats.Source, num_layers: int) -> str | None:
 def is_exported(folder: str, engine: str) -> bool:
     """Returns whether a folder has an export for an engine; UserError if only for others."""
     engines = [name for name, file in MODEL_FILES.items() if RunFolder(folder).find(file)]
-    if engines and engine not in engines:
-        raise UserError(f"exported for another engine: pass --engine={engines[0]}", at=folder)
+    if engines:
+        require_exported_with(folder, "engine", engines[0], engine)
     return bool(engines)
+
+
+def require_exported_with(at: str, name: str, exported: Any, used: Any) -> None:
+    """Raises a UserError about an export unless an option has the value that it has there."""
+    if used != exported:
+        raise UserError(f"exported with --{name}={exported}, not {used}", at=at)
 
 
 def _use_export(options: Any, folder: RunFolder) -> Any:
     """Like `find_model_files`, for an exported folder: its files are those of the model."""
     options = _follow_settings(tokenizer_settings(folder), folder.path, options)
-    exported = folder.require_flags().get("do_lower_case", options.do_lower_case)
-    if exported != options.do_lower_case:
-        setting = f"--do_lower_case={str(exported).lower()}"
-        raise UserError(f"exported for other texts: pass {setting}", at=str(folder))
+    lower_case = folder.require_flags().get("do_lower_case", options.do_lower_case)
+    require_exported_with(folder.path, "do_lower_case", lower_case, options.do_lower_case)
     paths = {flag: folder.file(name) for name, flag in COPIES.items()}
     for flag, path in paths.items():
         other = getattr(options, flag) or path
         if files.read_text(other).rstrip() != files.read_text(path).rstrip():
-            raise UserError(f"exported with {path}, not --{flag}={other}", at=str(folder))
+            require_exported_with(folder.path, flag, path, other)
     return dataclasses.replace(options, init_checkpoint=None, **paths)
 
 
@@ -168,13 +171,13 @@ def load_config_and_tokenizer(
     check_length(options.max_seq_length, config)
     layers = options.init_layer_numbers
     if layers and len(layers) != config.num_hidden_layers:
-        problem = f"num_hidden_layers is {config.num_hidden_layers}, but --init_layers selects"
-        raise UserError(f"{problem} {len(layers)}", at=options.bert_config_file)
+        count = counted(config.num_hidden_layers, "layer")
+        problem = f"has {count}, but --init_layers {len(layers)}"
+        raise UserError(problem, at=options.bert_config_file)
     tokenizer = options.tokenizer()
     require_fitting_vocabulary(options.vocab_file or "", tokenizer.vocab, config.vocab_size)
     if missing := [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]:
-        problem = f"lacks {', '.join(missing)}: it is not a BERT vocabulary"
-        raise UserError(problem, at=options.vocab_file)
+        raise UserError(f"lacks {', '.join(missing)}", at=options.vocab_file)
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
     for folder in dict.fromkeys(map(os.path.dirname, vocab_files)):
         RunFolder(folder).check_files()
@@ -184,8 +187,7 @@ def load_config_and_tokenizer(
     return config, tokenizer
 
 
-def check_length(max_seq_length: int, config: BertConfig) -> None:
-    """Raises a UserError if `max_seq_length` exceeds the model's `max_position_embeddings`."""
-    if max_seq_length > config.max_position_embeddings:
-        limit = f"the model's {config.max_position_embeddings} positions"
-        raise UserError(f"--max_seq_length={max_seq_length} exceeds {limit}")
+def check_length(length: int, config: BertConfig, name: str = "--max_seq_length") -> None:
+    """Raises a UserError if a length exceeds the model's `max_position_embeddings`."""
+    if length > (limit := config.max_position_embeddings):
+        raise UserError(f"{name}={length} exceeds the model's {limit} positions")

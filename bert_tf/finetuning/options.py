@@ -161,15 +161,13 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         self.check_required()
         self.check_case()
         if not (self.do_train or self.do_eval or self.do_predict or self.do_export):
-            raise UserError(
-                "Nothing to do: pass --do_train, --do_eval, --do_predict or --do_export"
-            )
+            actions = "--do_train, --do_eval, --do_predict or --do_export"
+            raise UserError(f"Nothing to do: pass {actions}")
         check_values(self)
         check_needs(self)
         _ = self.steps_between_evaluations(1.0), self.init_layer_numbers  # checks both
-        if self.teacher and os.path.realpath(self.teacher) == os.path.realpath(
-            self.output_dir or ""
-        ):
+        output_dir = os.path.realpath(self.output_dir or "")
+        if self.teacher and os.path.realpath(self.teacher) == output_dir:
             raise UserError("--teacher and --output_dir must be different folders")
         self.check_engine()
         if self.engine != "tensorflow" and (self.do_train or self.do_export):
@@ -194,10 +192,8 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         parts = [part.strip() for part in self.init_layers.split(",")]
         numbers = [int(part) for part in parts if part.isdecimal()]
         if len({*numbers}) < len(parts):
-            raise UserError(
-                "--init_layers must be distinct layer numbers separated by commas, such as 0,2,4. "
-                f"Received: {self.init_layers}"
-            )
+            expected = "--init_layers must be distinct layer numbers, such as 0,2,4"
+            raise UserError(f"{expected}. Received: {self.init_layers}")
         return numbers
 
     def steps_between_evaluations(self, steps_per_epoch: float) -> int | None:

@@ -36,8 +36,8 @@ class TaskPredictor:
 
         def load(model: Any) -> None:
             source = formats.find_source(folder.model) if folder.model else folder.checkpoint()
-            train = f"train it: bert_tf.run({type(options).__name__}(do_train=True, ...))"
-            advice = f". If the model has not been fine-tuned for this task, {train}"
+            train = f"bert_tf.run({type(options).__name__}(do_train=True, ...))"
+            advice = f". If the model has not been fine-tuned for this task, train it: {train}"
             checkpoints.load_weights(model, source).require_exact(advice)
             self._model = model
 
@@ -77,8 +77,6 @@ class TaskPredictor:
         """Explains the prediction for an input, see `Predictor.explain`."""
         if self._task.options.engine != "tensorflow":
             raise UserError('explain() needs gradients: pass engine="tensorflow" to Predictor')
-        if not isinstance(steps, int) or steps < 1:
-            raise UserError(f"steps must be a whole number from 1. Received: {steps!r}")
         return self._task.explain(self._model, item, self([item])[0], label, steps)
 
 

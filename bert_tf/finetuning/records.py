@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf import lint
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, counted, note, shortened, warn
+from bert_tf.base.errors import UserError, counted, note, warn
 from bert_tf.base.progress import bar, log
 from bert_tf.checkpoints.run_folder import fingerprint
 from bert_tf.data import records
@@ -78,8 +79,14 @@ class Splits:
         for split in splits:
             problems = self.task.check(split, examples[split], examples.get("train", ()))
             self.problems[split] = list(problems)
-            if split == "train" and self.task.options.special_tokens:
-                self.problems[split] += _check_special_tokens(self.task, examples[split])
+            if split == "train" and (special_tokens := self.task.options.special_tokens):
+                # Those of the vocabulary are the model's, whose texts may be others.
+                vocab = load_vocab(self.task.options.vocab_file or "")
+                kept = map(unmarked, place(special_tokens, vocab)[1])
+                tokens = [token for token in kept if token not in vocab]
+                texts = (text for _, texts in self.task.identity(examples[split]) for text in texts)
+                if not any(token in text for text in texts for token in tokens):
+                    self.problems[split] += lint.unseen(tokens, (), kind="special token")
             for problem in self.problems[split]:
                 warn(problem)
 
@@ -101,15 +108,13 @@ class Splits:
 
     def _find_records(self, split: str) -> tuple[str, int, Lengths]:
         path = os.path.join(self._folder, f"{split}.tf_record")  # as in the original
-        num_records, counts = (
-            self._write_records(split, path) if self._devices.is_chief else (0, [])
-        )
+        num_records, counts = 0, []
+        if self._devices.is_chief:
+            num_records, counts = self._write_records(split, path)
         (num_records,) = self._devices.from_chief([num_records])
         if not files.exists(path):
-            raise UserError(
-                f"Worker 0 wrote {path}, but this worker cannot see it: --output_dir must be on a "
-                "file system that all workers share"
-            )
+            problem = "written by worker 0 on a file system that this worker does not share"
+            raise UserError(problem, at=path)
         return path, num_records, Lengths(self.task.options.max_seq_length, counts)
 
     def _write_records(self, split: str, path: str) -> tuple[int, Sequence[int]]:
@@ -120,8 +125,8 @@ class Splits:
         # The digest of the examples stands for the flags that say how to read them.
         entries = sorted(task.schema.entries.items())  # such as the unit of numbers
         settings = options.values(ROWS), list(task.schema.labels), vocabulary, features, *entries
-        teacher_identity = (teacher.identity,) if teacher else ()
-        digest = fingerprint(*settings, *teacher_identity, self.digest(split)[0])
+        identity = (teacher.identity,) if teacher else ()
+        digest = fingerprint(*settings, *identity, self.digest(split)[0])
         key = f"{_FORMAT_VERSION} {digest}"
         stats: Counter[str] = Counter(records.read_stats(path, key))
         if stats:
@@ -139,19 +144,6 @@ class Splits:
         # All counts are 0 if an older version wrote the records.
         counts = [stats[f"length_{length}"] for length in range(options.max_seq_length + 1)]
         return stats["records"], counts
-
-
-def _check_special_tokens(task: Task, examples: Sequence[Any]) -> Iterator[str]:
-    """Yields a sentence if no text for training has any of the special tokens."""
-    options = task.options
-    vocab = load_vocab(options.vocab_file or "")
-    kept = place(options.special_tokens or "", vocab)[1]
-    # Those of the vocabulary are the model's, whose texts may be others.
-    tokens = [token for token in map(unmarked, kept) if token not in vocab]
-    texts = itertools.chain.from_iterable(texts for _, texts in task.identity(examples))
-    if tokens and not any(token in text for text in texts for token in tokens):
-        names, advice = shortened(tokens), "Compare their spelling with the texts"
-        yield f"No text for training has any of the special tokens {names}. {advice}"
 
 
 def _featurize(
@@ -181,7 +173,6 @@ def _featurize(
 
 
 def _report(split: str, stats: Counter[str], max_seq_length: int) -> None:
-    """Logs how many windows the examples were split into, and how many examples were truncated."""
     num_examples, num_truncated = stats["examples"], stats["cut_examples"]
     if stats["records"] > num_examples:
         into = f"were split into {counted(stats['records'], 'window')}"

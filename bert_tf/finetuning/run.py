@@ -23,7 +23,7 @@ from bert_tf.finetuning.distillation import open_teacher
 from bert_tf.finetuning.engines import open_model
 from bert_tf.finetuning.evaluation_report import write_report, write_summary_report
 from bert_tf.finetuning.export import export_task
-from bert_tf.finetuning.model_files import read_model_files
+from bert_tf.finetuning.model_files import check_length, read_model_files
 from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.records import Splits, report_shared_examples
 from bert_tf.finetuning.run_checks import check_resumed, give_schema, result_suffix
@@ -45,12 +45,13 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
     give_schema(task)
     for feature in task.features("train" if options.do_train else "predict"):
         # `read_model_files` checks --max_seq_length, but texts may have other lengths.
-        if feature.per_token and feature.shape[-1] > config.max_position_embeddings:
-            positions = f"but the model has {config.max_position_embeddings} positions"
-            raise UserError(f"{feature.name} has {feature.shape[-1]} tokens, {positions}")
+        if feature.per_token:
+            check_length(feature.shape[-1], config, f"The length of {feature.name}")
     teacher = open_teacher(make_task, task, devices)
-    if "batch" in task.traits.loss_depends_on and options.do_train and devices.replicas > 1:
-        _check_gathering(options, devices)
+    is_gathered = "batch" in task.traits.loss_depends_on and options.do_train
+    if is_gathered and devices.replicas > 1 and (devices.jit_compile or options.teacher):
+        problem = "--teacher and --jit_compile=true need one device if the loss depends on"
+        raise UserError(f"{problem} the whole batch")
     monitor = Monitor(options.best_metric, task.traits.monitors)
     lock = output_dir.locked(options.output_dir or "", devices.is_chief, options.do_train)
     with training.explained_errors(devices.workers), lock:
@@ -58,13 +59,6 @@ def run(make_task: MakeTask, options: FineTuningOptions) -> Results:
         if options.num_runs > 1:
             return _run_with_several_seeds(task, devices, monitor, splits)
         return FineTuningRun(task.options, devices, monitor, task, splits).run()
-
-
-def _check_gathering(options: FineTuningOptions, devices: training.Devices) -> None:
-    """Raises a UserError if devices cannot exchange what the loss needs of the whole batch."""
-    if devices.jit_compile or options.teacher:
-        problem = "A loss that depends on the whole batch, on several devices, excludes --teacher"
-        raise UserError(f"{problem} and --jit_compile=true")
 
 
 def _run_with_several_seeds(
@@ -151,14 +145,10 @@ class FineTuningRun(TrainingRun):
         model, restored = super().build_and_restore()
         options = self.options
         if options.engine != "tensorflow" and not (restored or options.init_checkpoint):
-            raise UserError(
-                f"--engine={options.engine}: --output_dir={self.folder} has no "
-                "checkpoint to export",
-                fix="Pass the folder of a training run, or --init_checkpoint",
-            )
+            raise UserError(f"--output_dir={self.folder} has no checkpoint to export")
         if restored:
-            data_labels = labels_file(self.task.schema.labels)
-            self.folder.require_same(data_labels, "the labels of the data")
+            labels = labels_file(self.task.schema.labels)
+            self.folder.require_same(labels, "the labels of the data")
         elif options.do_train and options.init_checkpoint:
             follow_labels(model, find_source(options.init_checkpoint), self.task.schema.labels)
         return model, restored
@@ -185,24 +175,17 @@ class FineTuningRun(TrainingRun):
         options = self.options
         steps = int(num_rows / options.train_batch_size * options.num_train_epochs)
         if steps < 1:
-            examples = counted(num_rows, "example")
-            flags = f"--train_batch_size={options.train_batch_size} and --num_train_epochs"
-            raise UserError(
-                f"{examples}, {flags}={options.num_train_epochs} give less than one step"
-            )
+            rows = f"--num_train_epochs={options.num_train_epochs} of {num_rows} examples"
+            size = f"--train_batch_size={options.train_batch_size}"
+            raise UserError(f"{rows} are less than one step of {size}")
         return steps
 
     def _compare_splits(self) -> None:
-        """Reports evaluation examples that this run, an earlier one or the teacher trained on."""
         hashes = RunFolder.used_by(self.options).text_hashes()
         if self.options.do_train:
-            train_hashes = self.splits.hashes("train")
-            hashes = np.union1d(hashes, train_hashes)
+            hashes = np.union1d(hashes, self.splits.hashes("train"))
             if self.options.teacher:
-                teacher_hashes = RunFolder(self.options.teacher).text_hashes()
-                if len(teacher_hashes) and not np.isin(train_hashes, teacher_hashes).any():
-                    note("--teacher was not trained on any of the training examples")
-                hashes = np.union1d(hashes, teacher_hashes)
+                hashes = np.union1d(hashes, RunFolder(self.options.teacher).text_hashes())
         if self.options.evaluates:
             trained = "the model or its teacher" if self.options.teacher else "the model"
             report_shared_examples(self.splits.hashes("eval"), hashes, trained)

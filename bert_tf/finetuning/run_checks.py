@@ -1,10 +1,9 @@
 """Compares a run with an earlier one in its folder; describes data; sets a task's schema."""
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
-from bert_tf import lint
 from bert_tf.base.errors import UserError, note, warn
 from bert_tf.checkpoints.run_folder import LABELS, RunFolder, fingerprint
 from bert_tf.finetuning import run_metadata
@@ -35,12 +34,8 @@ def check_resumed(options: Any, training_data: str) -> bool:
     required["task"] = (other_task or options.task, options.task)
     for name, (before, now) in required.items():
         if before != now:
-            raise UserError(
-                f"--output_dir={folder} contains a run with {name}={before}, but this "
-                f"run has {name}={now}",
-                fix="Choose another --output_dir; to start from the weights of the earlier "
-                f"run, also pass --init_checkpoint={folder}",
-            )
+            advice = f"Choose another one; to start from these weights, --init_checkpoint={folder}"
+            raise UserError(f"--output_dir={folder} has {name}={before}, not {now}", fix=advice)
     if not options.do_train:
         return True
     compared = {"the training data": (folder.entry(_DATA) or training_data, training_data)}
@@ -81,7 +76,7 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
         return
     folder = RunFolder.used_by(options)
     if not advice and options.do_train:
-        advice = "Choose a different --output_dir, or empty this one to start over"
+        advice = "Choose another --output_dir, or empty this one"
     advice = advice or "Pass the labels in the model's order as --labels, or omit --labels"
     trained, place = folder.labels(), folder.file(LABELS)
     if trained is None:
@@ -90,16 +85,9 @@ def require_same_labels(labels: Sequence[str], source: str, options: Any, advice
         old, new = ([label.casefold() for label in names] for names in (declared, labels))
         trained = declared if sorted(old) == sorted(new) and old != new else None
     if trained and trained != [*labels]:
-        raise UserError(
-            f"{source} has the labels {', '.join(labels)}, but the model in {folder} "
-            f"was trained with {', '.join(trained)} ({place})",
-            fix=advice,
-        )
-
-
-def check_similar_labels(labels: Sequence[str], source: str) -> Iterator[str]:
-    """Yields a sentence if labels differ only in what is easily overlooked."""
-    return lint.at(source, lint.label_names(labels))
+        theirs = f"the model in {folder} was trained with {', '.join(trained)} ({place})"
+        problem = f"{source} has the labels {', '.join(labels)}, but {theirs}"
+        raise UserError(problem, fix=advice)
 
 
 def give_schema(task: Any) -> Any:

@@ -79,26 +79,21 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     script = script or ("predict_masked" if saved_script == "run_pretraining" else saved_script)
     run.require_one_run()
     if not script:
-        path = run.file(RUN)
-        advice = f". Without it, pass the script: one of {', '.join(scripts)}"
-        advice = advice_for_model_id(folder) or advice
-        raise UserError(f"No such file: {path} ({files.describe_parent(path)}){advice}")
+        advice = advice_for_model_id(folder) or f". Or pass the script: {', '.join(scripts)}"
+        raise UserError(_absence(run.file(RUN)) + advice)
     if script not in scripts:
         raise UserError(f"script must be one of {', '.join(scripts)}. Received: {script!r}")
     run.require_script(script)
     entry = registry.entries()[script]
     options_class = entry.options_class
-    names = {f.name for f in dataclasses.fields(options_class)} - {
-        *options_class.names(declare.RUN)
-    }
-    unknown = sorted(flags.keys() - names)
-    if unknown:
+    all_names = {field.name for field in dataclasses.fields(options_class)}
+    names = all_names.difference(options_class.names(declare.RUN))
+    if unknown := sorted(flags.keys() - names):
         close = " or ".join(similar(unknown[0], sorted(names)))
         advice = f"Did you mean {close}?" if close else f"Valid: {shortened(sorted(names))}"
         advice = use_instead(unknown[0]) or advice
         raise UserError(f"{unknown[0]} is not a flag for a trained {script} model", fix=advice)
-    device_flags = options_class.names(DEVICES)
-    kept = (saved_flags.keys() & names).difference(device_flags)
+    kept = (saved_flags.keys() & names).difference(options_class.names(DEVICES))
     if script != saved_script:  # In another script, a flag of the same name may be another flag.
         kept &= {*options_class.names(MODEL)}
     values = {name: saved_flags[name] for name in kept}
@@ -107,11 +102,10 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
             continue
         values[flag] = run.file(name)
         if flag not in flags and not files.exists(values[flag]):
-            absence = files.describe_parent(values[flag])
             advice = f"Pass {flag}="
             if run.find("config.json"):
                 advice = "First convert the model: convert_checkpoint.py --to=original"
-            raise UserError(f"No such file: {values[flag]} ({absence})", fix=advice)
+            raise UserError(_absence(values[flag]), fix=advice)
     types = typing.get_type_hints(options_class)
     choices = {field.name: field.metadata["choices"] for field in dataclasses.fields(options_class)}
     passed = {n: check_type(n, value, types[n], choices[n]) for n, value in flags.items()}
@@ -126,13 +120,15 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
     return options_class(**values, init_checkpoint=folder)
 
 
+def _absence(path: str) -> str:
+    return f"No such file: {path} ({files.describe_parent(path)})"
+
+
 def warn_of_other_inputs(folder: RunFolder, options: Any, longest: int = 0) -> None:
     """Warns about options with another task, or other inputs, than those of the training run."""
     if trained_task := other_task(folder, options):
         warn(f"{folder} was trained for task {trained_task}, not {options.task}")
-    names_of_columns = {
-        name for name, value in options.values(DATA).items() if isinstance(value, str)
-    }
+    names_of_columns = {n for n, value in options.values(DATA).items() if isinstance(value, str)}
     flags = folder.flags
     for name, used in options.values(MODEL).items():
         trained = flags.get(name, used)

@@ -230,11 +230,8 @@ class Task(abc.ABC):
         """
         if split != self.options.predict_split:
             return Written()
-        lines = (
-            json.dumps(item._asdict() if hasattr(item, "_asdict") else item, ensure_ascii=False)
-            for item in predictions
-        )
-        content = "".join(f"{line}\n" for line in lines)
+        items = (item._asdict() if hasattr(item, "_asdict") else item for item in predictions)
+        content = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
         return Written(files.write_texts(folder, {PREDICTIONS: content}))
 
     def evaluation_report(

@@ -32,7 +32,7 @@ def check_vocabulary(
     else:
         problem = next(_find_problems(entries, vocab_size), None)
     if problem:
-        warn(f"{path} {problem}", fix="Check that --vocab_file belongs to the model")
+        warn(problem, at=path, fix="Check that --vocab_file belongs to the model")
     for folder in (os.path.dirname(source.path) for source in sources):
         trained_on = RunFolder(folder).entry(run_metadata.VOCABULARY)
         if trained_on and trained_on != tokenization.vocab_digest(tokenization.load_vocab(path)):
@@ -42,11 +42,9 @@ def check_vocabulary(
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
     if lower_case is False and num_lower and not casing.is_cased(entries):
-        capitals = (
-            f"{len(casing.find_capitals(entries))} tokens with capitals, and {num_lower} without"
-        )
-        advice = "For an uncased model, pass --do_lower_case=true"
-        warn(f"{capitals}: words with capitals become [UNK]", at=path, fix=advice)
+        num_capitals = len(casing.find_capitals(entries))
+        problem = f"{num_capitals} tokens with capitals, and {num_lower} without"
+        warn(problem, at=path, fix="For an uncased model, pass --do_lower_case=true")
 
 
 def _read_entries(path: str) -> list[str]:

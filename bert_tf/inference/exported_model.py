@@ -42,11 +42,7 @@ class ExportedModel(RowBatches):
     """
 
     def __init__(
-        self,
-        path: str,
-        fetch: Fetch,
-        features: Sequence[Feature],
-        batch_size: int,
+        self, path: str, fetch: Fetch, features: Sequence[Feature], batch_size: int
     ) -> None:
         super().__init__(features, batch_size)
         load = _load_onnx if os.path.basename(path) == MODEL_FILES["onnx"] else _load_litert
@@ -75,7 +71,6 @@ _Run = Callable[[Rows], Rows]
 
 
 def _load_onnx(path: str) -> tuple[_Run, list[str]]:
-    """Returns a function that runs a model with ONNX Runtime, and its output names."""
     runtime = import_extra(RUNTIMES["onnx"], "onnx")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
@@ -89,7 +84,6 @@ def _load_onnx(path: str) -> tuple[_Run, list[str]]:
 
 
 def _load_litert(path: str) -> tuple[_Run, list[str]]:
-    """Returns a function that runs a model with LiteRT, and its output names."""
     runtime = import_extra(RUNTIMES["litert"], "litert")
     # Hide stderr, to which the runtime logs the creation of its kernels.
     with hide_stderr():

@@ -67,7 +67,6 @@ def checked(fetch: Fetch) -> Fetch:
 
 
 def _arrays(values: Any) -> Iterator[Any]:
-    """Yields the arrays in nested dicts and sequences."""
     if not isinstance(values, Mapping | list | tuple):
         yield values
         return

@@ -82,9 +82,8 @@ class EvaluationReport:
     @property
     def order(self) -> np.ndarray:
         """Indices of the rows, worst first."""
-        if self.losses is None:
-            return np.arange(len(self))
-        return np.argsort(-self.losses, kind="stable")
+        losses = np.zeros(len(self)) if self.losses is None else self.losses
+        return np.argsort(-losses, kind="stable")
 
     def table(self) -> str:
         """Formats the rows, worst first, as the text of `eval_predictions.tsv`."""

@@ -179,15 +179,14 @@ class TrainingRun(abc.ABC):
 
     def _has_steps_left(self, plan: Plan, evaluation: EvalCallback | None) -> bool:
         if self.step >= plan.num_train_steps:
-            reason = f"{self.restored} is already at step {self.step} of {plan.num_train_steps}"
             flags = " or ".join(f"--{name}" for name in self.options.names(DURATION))
-            advice = f"Raise {flags} to continue, or choose another --output_dir"
-            warn(f"Skipping training: {reason}", fix=advice)
-            return False
-        if evaluation and evaluation.should_stop:
-            warn(f"Skipping training: early stopping ended it at step {self.step}")
-            return False
-        return True
+            reason = f"of {plan.num_train_steps}; to continue, raise {flags}"
+        elif evaluation and evaluation.should_stop:
+            reason = "by early stopping"
+        else:
+            return True
+        warn(f"Skipping training: it ended at step {self.step} {reason}", at=self.restored)
+        return False
 
     def _train(self, plan: Plan, evaluation: EvalCallback | None) -> None:
         options, devices, num_steps = self.options, self.devices, plan.num_train_steps
@@ -253,11 +252,9 @@ def _load_own_checkpoint(model: keras.Model, checkpoint: str, options: Any) -> N
         loaded = checkpoints.load_weights(model, source)
         loaded.require_exact(advice="")
     except UserError as error:
-        problem = f"Cannot load the checkpoint in --output_dir={options.output_dir}"
-        advice = "Pass the flags of the training run"
-        if options.do_train:
-            advice = "Choose another --output_dir, or empty this one to start over"
-        raise UserError(f"{problem}. {error}", fix=advice) from error
+        problem = f"Cannot load the checkpoint in --output_dir={options.output_dir}. {error}"
+        advice = "Choose another --output_dir, or empty this one" if options.do_train else None
+        raise UserError(problem, fix=advice) from error
     action = "Resuming from" if options.do_train else "Loaded"
     note(f"{action} {checkpoint} ({len(loaded.restored)} variables)")
     init_checkpoint = options.init_checkpoint
@@ -282,9 +279,8 @@ def _load_init_checkpoint(model: keras.Model, options: Any) -> None:
     note(loaded.describe())
     if loaded.new and not options.do_train:
         missing = checkpoints.summarize(loaded.new)
-        script = registry.script_of(type(options))
         problem = f"Not in {loaded.prefix}, so initialized randomly: {missing}"
-        warn(problem, fix=f"Pass --do_train=true, or a checkpoint that {script}.py trained")
+        warn(problem, fix="Pass --do_train=true, or another checkpoint")
 
 
 def _normalize(path: str) -> str:

@@ -52,7 +52,7 @@ def freeze_layers(model: Any, count: int) -> None:
             layer.trainable = False
         if count > len(layers) or not model.trainable_weights:
             existing = counted(len(layers), "layer")
-            raise UserError(f"--freeze_layers={count} is too many: the model has {existing}")
+            raise UserError(f"--freeze_layers={count} is too many for {existing}")
         note(f"Froze the embeddings and the first {counted(count, 'layer', of=len(layers))}")
 
 
@@ -71,7 +71,7 @@ def check_training(model: Any, options: Any, devices: Devices, texts_per_row: in
     needs_equal_split = has_static_shapes or clip_per_replica or micro_batches > 1
     parts = replicas * micro_batches if needs_equal_split else 1
     if batch_size < replicas or batch_size % parts:
-        split = f"{counted(replicas, 'device')} and {counted(micro_batches, 'micro-batch')}"
+        split = f"{counted(replicas, 'device')} and --gradient_accumulation_steps={micro_batches}"
         raise UserError(f"--train_batch_size={batch_size} cannot be split for {split}")
     log_memory(model, options, devices, texts_per_row)
 

@@ -86,11 +86,7 @@ def for_training(
     a resumed run makes the same decision: with XLA, dropout masks are different.
     """
     if devices.has_tf32 and devices.precision == "float32" and num_train_steps >= _MANY_STEPS:
-        note(
-            "Computing in exact float32. On this GPU, --precision=tf32 is faster, "
-            "with a relative error of about 1e-3 in matrix products; "
-            "--precision=bfloat16 is the fastest"
-        )
+        note("Computing in exact float32: --precision=tf32 is faster, bfloat16 the fastest")
     if devices.jit_compile is None:
         limits, batch_size = _limits(devices), options.train_batch_size
         # Without XLA, a batch is padded to its longest text.
@@ -136,8 +132,5 @@ def _pad_for_xla(
     length = lengths.longest if trims else lengths.max_length
     devices = dataclasses.replace(devices, fixed_shapes=has_one_length, length=length)
     padded = " or ".join(map(str, devices.padded_lengths(lengths.max_length)))
-    note(
-        f"XLA compiles the {compiled} first, which may take a minute. Texts are "
-        f"padded to {padded} tokens"
-    )
+    note(f"XLA compiles the {compiled} first, for up to a minute; padding to {padded} tokens")
     return devices

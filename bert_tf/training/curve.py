@@ -85,9 +85,8 @@ class TrainingCurve:
             self.on_checkpoint()
             steps, losses, _ = zip(*self._rows, strict=True)
             path = os.path.join(self.output_dir, CURVE_PLOT)
-            files.write_bytes(
-                path, charts.to_png(training_figure(steps, losses, self.get_metrics()))
-            )
+            figure = training_figure(steps, losses, self.get_metrics())
+            files.write_bytes(path, charts.to_png(figure))
             note(f"Training curve: {path}")
         except UserError as error:
             warn(str(error))

@@ -130,8 +130,8 @@ class Devices:
         for name, own, chief in zip(values, numbers, self.from_chief(numbers), strict=True):
             if own == chief:
                 continue
-            values_differ = f": {own} and {chief}" if isinstance(values[name], int) else ""
-            raise UserError(f"Workers {self.worker} and 0 differ in the {name}{values_differ}")
+            numbers = f": {own} and {chief}" if isinstance(values[name], int) else ""
+            raise UserError(f"Workers {self.worker} and 0 differ in the {name}{numbers}")
 
 
 def open_devices(
@@ -194,10 +194,8 @@ def _choose_devices(options: DeviceOptions, one_thread: bool, one_process: bool)
     if kind == "mirrored":
         devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
         strategy = tf.distribute.MirroredStrategy([device.name for device in devices])
-        if not gpus and len(devices) == 1:
-            warn("--distribution_strategy=mirrored: no GPU found, so this runs on the CPU")
-        devices_used = counted(len(devices), "device")
-        return Devices(strategy, kind, f"{description}, mirrored on {devices_used}")
+        used = counted(len(devices), "device")
+        return Devices(strategy, kind, f"{description}, mirrored on {used}")
     # Creating the strategy starts TensorFlow's threads, so set their number first.
     if one_thread := one_thread and not gpus:
         try:
@@ -221,10 +219,8 @@ def _describe_gpus(gpus: list[Any]) -> str:
 
 def _connect_workers(addresses: list[str], worker: int) -> Devices:
     if not addresses:
-        raise UserError(
-            "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG: see "
-            "docs/distributed.md"
-        )
+        problem = "--distribution_strategy=multi_worker needs the environment variable TF_CONFIG"
+        raise UserError(f"{problem}, such as {_EXAMPLE}")
     wait_for_workers(addresses, worker)
     listed = ", ".join(addresses)
     note(f"Waiting until TensorFlow connects {listed}, for at most {_CONNECT_SECONDS} seconds")
@@ -252,9 +248,7 @@ def _connect_tpu(options: DeviceOptions) -> Devices:
         tf.tpu.experimental.initialize_tpu_system(resolver)
         strategy = tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # TensorFlow's error depends on the cause
-        raise UserError(
-            f"Cannot initialize the TPU {address!r} (--tpu_name): {reason(error)}"
-        ) from error
+        raise UserError(f"Cannot initialize --tpu_name={address}: {reason(error)}") from error
     return Devices(strategy, "tpu", f"a TPU with {strategy.num_replicas_in_sync} cores")
 
 
@@ -282,12 +276,10 @@ def read_cluster() -> tuple[list[str], int]:
             task = {"type": next(iter(jobs), "worker"), "index": 0}  # the only one there is
         job, index = str(task["type"]), int(task["index"])
         if jobs and (not jobs.keys() <= {"chief", "worker"} or not 0 <= index < len(jobs[job])):
-            raise ValueError(f"no task {index} of {job}, or other jobs than chief and worker")
+            raise ValueError(job, index)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise UserError(
-            f"The environment variable TF_CONFIG cannot be parsed ({reason(error)})",
-            fix=f"It should look like {_EXAMPLE}. Received: {text}",
-        ) from error
+        problem = f"TF_CONFIG must list the jobs chief and worker, such as {_EXAMPLE} ({error!r})"
+        raise UserError(f"{problem}. Received: {text}") from error
     if not jobs:
         return [], 0
     chief = jobs.get("chief", [])
@@ -297,11 +289,11 @@ def read_cluster() -> tuple[list[str], int]:
 
 def _check_addresses(addresses: Any) -> list[str]:
     if not isinstance(addresses, list) or len(set(map(str, addresses))) < len(addresses):
-        raise ValueError(f"not a list of unique addresses: {addresses}")
+        raise ValueError(addresses)
     for address in addresses:
         host, port = _host_and_port(str(address))
         if not host or not 0 < port < 2**16:
-            raise ValueError(f"not host:port: {address}")
+            raise ValueError(address)
     return addresses
 
 
@@ -317,8 +309,7 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
         # The operating system accepts connections up to the backlog; no accept() is needed.
         server = socket.create_server(("", _host_and_port(address)[1]), backlog=len(addresses))
     except OSError as error:
-        problem = f"Cannot listen at {address}, this worker's address in TF_CONFIG"
-        raise UserError(f"{problem}: {error.strerror}") from error
+        raise UserError(f"cannot listen: {error.strerror}", at=address) from error
     missing = [other for other in addresses if other != address]
     last_logged = time.monotonic() - _LOG_SECONDS + 3.0  # logs for the first time after 3 s
     with server:
@@ -326,7 +317,7 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
             if time.monotonic() - last_logged > _LOG_SECONDS:
                 last_logged = time.monotonic()
                 # A warning, because workers other than the chief do not log below that level.
-                warn(f"Waiting for the workers at {', '.join(missing)}, which TF_CONFIG lists")
+                warn(f"Waiting for the workers of TF_CONFIG at {', '.join(missing)}")
             time.sleep(_POLL_SECONDS)
 
 

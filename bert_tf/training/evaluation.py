@@ -44,8 +44,8 @@ class Monitor:
         name = best_metric.removeprefix("eval_")
         self.name = monitors[0][0] if name == "auto" else name
         if self.name not in lower_is_better:
-            names = ", ".join(lower_is_better)
-            raise UserError(f"--best_metric must be one of {names}. Received: {best_metric}")
+            expected = f"--best_metric must be one of {', '.join(lower_is_better)}"
+            raise UserError(f"{expected}. Received: {best_metric}")
         self._sign = -1.0 if lower_is_better[self.name] else 1.0
 
     def value(self, metrics: Mapping[str, Any]) -> float:
@@ -53,8 +53,7 @@ class Monitor:
         for name in (f"eval_{self.name}", self.name):
             if name in metrics:
                 return float(metrics[name])
-        names = ", ".join(metrics)
-        raise UserError(f"The monitors have {self.name}, but metrics() returned only {names}")
+        raise UserError(f"metrics() must return {self.name}. Received: {', '.join(metrics)}")
 
     def score(self, metrics: Mapping[str, Any]) -> float:
         """Returns the metric, negated if lower is better, so that higher is better; NaN is -inf."""

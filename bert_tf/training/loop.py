@@ -138,8 +138,6 @@ class AsyncSaver:
 
 @dataclasses.dataclass
 class _Recorder:
-    """Reports each step to the progress bar, TensorBoard and the curve; saves checkpoints."""
-
     state: TrainState
     output_dir: str
     num_train_steps: int
@@ -183,11 +181,9 @@ class _Recorder:
 
     def report(self, step: int) -> None:
         self._progress.close()
-        note(
-            f"Trained up to step {step} in {self._progress.seconds:.0f} s, "
-            f"{self._progress.describe_throughput()}. Checkpoint: "
-            f"{checkpoints.latest(self.output_dir)}"
-        )
+        speed = f"{self._progress.seconds:.0f} s, {self._progress.describe_throughput()}"
+        checkpoint = checkpoints.latest(self.output_dir)
+        note(f"Trained up to step {step} in {speed}. Checkpoint: {checkpoint}")
         if self._num_skipped:
             skipped = counted(self._num_skipped, "update")
             note(f"Skipped {skipped}, because gradients overflowed in float16")
@@ -204,9 +200,8 @@ class _Recorder:
             self.saver.close()
             newest = checkpoints.latest(self.output_dir) or ""
             last_good = f". Last good checkpoint: {newest}" * (not newest.endswith("ckpt-0"))
-            name, is_scaled = non_finite[0], values["loss_scale"] != 1.0
-            raise UserError(
-                f"The {name.replace('_', ' ')} is {values[name]} at step {step} (learning rate "
-                f"{values['learning_rate']:.2e}): lower --learning_rate"
-                f"{', or pass --precision=bfloat16' * is_scaled}{last_good}"
-            )
+            name, rate = non_finite[0], f"learning rate {values['learning_rate']:.2e}"
+            advice = "Lower --learning_rate"
+            advice += ", or pass --precision=bfloat16" * (values["loss_scale"] != 1.0) + last_good
+            problem = f"The {name.replace('_', ' ')} is {values[name]} at step {step} ({rate})"
+            raise UserError(problem, fix=advice)

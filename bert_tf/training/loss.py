@@ -43,9 +43,7 @@ def mean_loss(
     def share(outputs: Any, batch: Batch, totals: Mapping[str, Any]) -> Any:
         losses = tf.convert_to_tensor(row_loss(outputs, batch))
         if losses.shape.rank != 1:
-            raise ValueError(
-                f"The loss must have a number for each row, [B]. Received: shape {losses.shape}"
-            )
+            raise ValueError(f"The loss must have the shape [B]. Received: {losses.shape}")
         return tf.reduce_sum(losses) / totals["sequences"]
 
     return Loss(totals=lambda batch: {}, share=share, gathered=gathered)

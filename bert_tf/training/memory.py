@@ -87,7 +87,5 @@ def log_memory(model: Any, options: Any, devices: Devices, texts_per_row: int = 
     note(f"Training: {batches}, about {gigabytes:.1f} GB of memory{per_device} (estimated)")
     needed = num_bytes * replicas / devices.workers
     if not devices.has_gpus and devices.kind != "tpu" and needed > (available := machine_memory()):
-        warn(
-            f"This machine has {available / 1000000000.0:.1f} GB of memory",
-            fix=f"Training will probably fail: {SAVE_MEMORY}",
-        )
+        gigabytes = available / 1e9
+        warn(f"Training may fail with {gigabytes:.1f} GB of memory: {SAVE_MEMORY}")

@@ -13,7 +13,6 @@ from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertPretrainer
 from bert_tf.options import ClassifierOptions, cli
-from bert_tf.runs import output_dir
 from bert_tf.tasks import classification
 from tests.base.test_locks import hold
 from tests.conftest import SIZES
@@ -47,24 +46,15 @@ def _assert_user_error(run_options, message):
         ),
         ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24 positions"),
         ({"max_seq_length": 2}, "--max_seq_length must be at least 3"),
-        (
-            {"train_batch_size": 0},
-            "batch_size must be between 1 and 2147483647. Received: 0",
-        ),
-        ({"learning_rate": -1.0}, "--learning_rate must be between 1e-30 and 1e+30"),
-        ({"num_train_epochs": float("inf")}, "--num_train_epochs must be between"),
+        ({"num_train_epochs": float("inf")}, "--num_train_epochs must be between 1e-06 and"),
         ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
-        ({"gradient_accumulation_steps": 0}, "--gradient_accumulation_steps must be between 1"),
         ({"distribution_strategy": "multi_worker"}, "needs the environment variable TF_CONFIG"),
         (
             {"distribution_strategy": "mirrored", "use_tpu": True},
             "--use_tpu=true conflicts with --distribution_strategy=mirrored: omit one",
         ),
-        ({"random_seed": -1}, "--random_seed must be between 0 and 4294967295. Received: -1"),
         ({"eval_batch_size": 10**20}, "--eval_batch_size must be between 1 and 2147483647"),
         ({"data_dir": "{tmp}/file.tsv"}, "there is no folder .*file.tsv"),
-        ({"warmup_proportion": 1.5}, "--warmup_proportion must be between 0 and 1"),
-        ({"save_checkpoints_steps": 0}, "--save_checkpoints_steps must be between 1"),
         (
             {"init_checkpoint": "/m/cased_L-12_H-768_A-12/bert_model.ckpt"},
             "--do_lower_case=false",
@@ -78,7 +68,7 @@ def _assert_user_error(run_options, message):
         ),
         (
             {"do_train": True, "train_batch_size": 100, "num_train_epochs": 1.0},
-            "18 examples, --train_batch_size=100 and --num_train_epochs=.* give less than one step",
+            "--num_train_epochs=1.0 of 18 examples are less than one step",
         ),
         ({"task_name": "xnli", "data_dir": "x", "do_predict": True, "do_eval": False}, "no test"),
     ],
@@ -97,15 +87,10 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
     ("content", "message"),
     [
         (b"1\t0\ta\tfine\n2\tonly\n", r"dev\.tsv:2: .*needs 4 columns.*Received 2"),
-        (b"id,label,a,text\n", r"dev\.tsv:1: .*needs 4 columns, separated by tabs"),
-        (b"1\t0\ta\tx\n\n2\t1\ta\tx\n", r"dev\.tsv:2: .*needs 4 columns"),
+        (b"id,label,a,text\n", r"dev\.tsv:1: .*separated by tabs"),
         (b"1\t0\ta\tx\n2\t2\ta\tx\n", r"dev\.tsv:2: label '2' of task cola is not one of 0, 1"),
-        (b"1\t0 \ta\tx\n", "label '0 ' of task cola"),
-        (b"id\tlabel\ta\ttext\n", "label 'label' of task cola"),
         (b"1\t0\ta\tcaf\xe9\n", r"dev\.tsv:1: the file is not UTF-8"),
         ("1\t0\ta\tx\n".encode("utf-16"), "iconv -f utf-16"),
-        (b"1\t0\ta\t" + b"x" * 140_000 + b"\n", r"dev\.tsv:1: "),
-        (b"", "dev.tsv contains no examples"),
         (b"\n\n", "dev.tsv contains no examples"),
     ],
 )
@@ -126,26 +111,17 @@ def test_missing_file_error_lists_existing_files(tiny, tmp_path):
     _assert_user_error(run, r"No such file: .*train\.tsv.*has: dev\.tsv, test\.tsv")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: "\ufeff" + text,
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: text + "\n\n\n",
-        lambda text: text.rstrip("\n"),
-    ],
-    ids=["bom", "crlf", "trailing_blank_lines", "no_final_newline"],
-)
-def test_file_variants_give_the_same_metrics(tiny, tmp_path, change):
+def test_file_variants_give_the_same_metrics(tiny, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     text = (tiny.folder / "mrpc" / "dev.tsv").read_text().replace("good", '"good', 1)
     metrics = []
-    for content in (text, change(text)):
+    crlf = text.replace("\n", "\r\n")
+    for content in (text, f"\ufeff{crlf}", f"{text}\n\n\n", text.rstrip("\n")):
         (folder / "dev.tsv").write_bytes(content.encode())
         run = options(tiny, tmp_path, data_dir=str(folder), do_eval=True)
         metrics.append(classification.run(run).metrics)
-    assert metrics[0] == metrics[1]
+    assert all(found == metrics[0] for found in metrics)
 
 
 def test_invalid_vocabulary(tiny, tmp_path):
@@ -230,11 +206,10 @@ def test_output_dir_of_a_different_model_is_rejected(tiny, tmp_path):
     ]
 
 
-@pytest.mark.parametrize("num_hidden_layers", [1, 3])
-def test_output_dir_with_other_num_layers_is_rejected(tiny, tmp_path, num_hidden_layers):
+def test_output_dir_with_other_num_layers_is_rejected(tiny, tmp_path):
     classification.run(options(tiny, tmp_path, do_train=True, num_train_epochs=1))
     before = sorted(os.listdir(tmp_path / "out"))
-    config = {**tiny.config.to_dict(), "num_hidden_layers": num_hidden_layers}
+    config = {**tiny.config.to_dict(), "num_hidden_layers": tiny.config.num_hidden_layers + 1}
     (tmp_path / "other.json").write_text(json.dumps(config))
     run = options(tiny, tmp_path, do_train=True, bert_config_file=str(tmp_path / "other.json"))
     with pytest.raises(UserError, match="another --output_dir"):
@@ -242,7 +217,7 @@ def test_output_dir_with_other_num_layers_is_rejected(tiny, tmp_path, num_hidden
     assert sorted(os.listdir(tmp_path / "out")) == before
 
 
-@pytest.mark.parametrize("num_bytes", [100, 3000, 30000])
+@pytest.mark.parametrize("num_bytes", [100, 30000])
 def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, num_bytes, caplog):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
     classification.run(run)
@@ -279,7 +254,7 @@ def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
 
 def test_indivisible_batch_size_is_rejected(tiny, tmp_path):
     run = options(tiny, tmp_path, do_train=True, gradient_accumulation_steps=3)
-    _assert_user_error(run, "--train_batch_size=4 cannot be split for 3 devices")
+    _assert_user_error(run, "--train_batch_size=4 cannot be split for 1 device and --gradient")
 
 
 def test_resume_must_and_never(tiny, tmp_path):
@@ -297,12 +272,6 @@ def test_resume_must_and_never(tiny, tmp_path):
     # Without training, "never" ignores existing checkpoints.
     eval_only = options(tiny, tmp_path, do_eval=True, resume="never")
     assert classification.run(eval_only).metrics["global_step"] == 0
-
-
-def test_casing_of_release_folder_is_checked(tiny, tmp_path):
-    folder = tmp_path / "cased_L-12_H-768_A-12"
-    folder.mkdir()
-    _assert_user_error(options(tiny, tmp_path, init_checkpoint=str(folder), do_eval=True), "=false")
 
 
 def test_invalid_flags_of_the_original_are_rejected():
@@ -359,17 +328,10 @@ def test_output_dir_locked_by_another_run(tiny, tmp_path, num_runs):
     assert not (tmp_path / "out" / ".lock").exists()
 
 
-def test_output_dir_that_cannot_be_created(tiny, tmp_path, monkeypatch):
+def test_output_dir_that_cannot_be_created(tiny, tmp_path):
     (tmp_path / "mine").write_text("mine")
     run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "mine" / "b"))
     _assert_user_error(run, "Cannot create the folder .*mine")
-
-    def makedirs(path, exist_ok):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(output_dir.files.os, "makedirs", makedirs)
-    run = options(tiny, tmp_path, do_train=True, output_dir=str(tmp_path / "a"))
-    _assert_user_error(run, "Cannot create the folder .*/a: Operation not permitted")
 
 
 def test_data_is_read_before_the_model_is_built(tiny, tmp_path, run_log):

@@ -21,7 +21,7 @@ from bert_tf.finetuning.records import hash_texts
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import Traits
 from bert_tf.modeling import BertModel
-from bert_tf.options import ClassifierOptions, ConversionOptions
+from bert_tf.options import ConversionOptions
 from bert_tf.tasks import classification, multiple_choice, ner, squad
 from bert_tf.tasks.classification.task import Classification
 from tests.tasks.classification.test_task import options
@@ -247,31 +247,6 @@ def test_several_runs_share_the_teacher_logits(tiny, teacher, tmp_path, run_log)
     assert weights_differ(*student_weights)
 
 
-@pytest.mark.slow
-def test_problem_types_of_custom_datasets(tiny, tiny_of_two_layers, tmp_path):
-    texts = ["good film", "bad plot", "slow story", "fast", "it was not good", "the film", "a", "b"]
-    rows = {
-        "regression": [(text, len(text) / 10) for text in texts],
-        "multilabel": [(text, [["x", "y"], ["x"], []][n % 3]) for n, text in enumerate(texts)],
-    }
-    for problem_type, columns in rows.items():
-        folder = tmp_path / problem_type
-        folder.mkdir()
-        lines = [json.dumps({"text": text, "label": label}) for text, label in columns]
-        for split in ("train", "dev"):
-            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-        flags = {"task_name": "tsv", "data_dir": str(folder), "text_column": "text"}
-        flags |= {"label_column": "label", **TRAINING}
-        out = folder / "teacher"
-        classification.run(options(tiny_of_two_layers, folder, **flags, output_dir=str(out)))
-        run = student_options(tiny, out, folder, **flags, do_eval=True)
-        assert np.isfinite(classification.run(run).metrics["loss"])
-        num_logits = {"regression": 1, "multilabel": 2}[problem_type]
-        feature = Feature("teacher_logits", num_logits, "float32")
-        rows = read_train_records(folder / "out", [feature])
-        assert rows["teacher_logits"].shape == (8, num_logits)
-
-
 @pytest.mark.parametrize(
     "problem_type",
     [
@@ -376,29 +351,21 @@ def test_token_classification_student(tiny, tiny_of_two_layers, tmp_path):
     ("changes", "message"),
     [
         ({"do_train": False, "do_eval": True}, "--teacher needs --do_train=true"),
-        ({"teacher_temperature": 0.0}, "--teacher_temperature must be between 0.1 and 100"),
-        ({"teacher_weight": 1.5}, "--teacher_weight must be between 0 and 1"),
-        ({"teacher": None, "teacher_weight": 1.0}, "--teacher_weight needs --teacher"),
         ({"teacher": "{out}"}, "--teacher and --output_dir must be different folders"),
-        ({"teacher": "{tmp}/absent"}, r"is not an output_dir of run_classifier \(no run.json"),
+        ({"teacher": "{tmp}/absent"}, r"No such file: .*/absent/run.json"),
         ({"task_name": "CoLA"}, "was trained with task=MRPC, not CoLA"),
         ({"max_seq_length": 20}, "was trained with max_seq_length=24, not 20"),
         ({"do_lower_case": False}, "trained with do_lower_case=True, not False"),
-        (
-            {"vocab_file": "{tmp}/vocab.txt"},
-            "--teacher has another vocabulary",
-        ),
+        ({"vocab_file": "{tmp}/vocab.txt"}, "was trained with vocabulary=.*vocab.txt, not"),
     ],
 )
 def test_invalid_teacher_flags(tiny, teacher, tmp_path, changes, message):
     vocab = (tiny.folder / "vocab.txt").read_text()
     (tmp_path / "vocab.txt").write_text(vocab.replace("slow\nfast", "fast\nslow"))
-    placeholders = {"{tmp}": str(tmp_path), "{out}": str(tmp_path / "out")}
     for name, value in changes.items():
-        for placeholder, path in placeholders.items():
-            if isinstance(value, str):
-                value = value.replace(placeholder, path)
-        changes = {**changes, name: value}
+        if isinstance(value, str):
+            value = value.replace("{tmp}", str(tmp_path)).replace("{out}", f"{tmp_path}/out")
+            changes = {**changes, name: value}
     _assert_rejected(student_options(tiny, teacher, tmp_path, **changes), message)
 
 
@@ -424,7 +391,7 @@ def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
     (several / "runs.json").write_text('{"best": {"folder": "run_2"}}')
     message = f"contains several runs: pass one of them; the best is {several}/run_2"
     _assert_rejected(student_options(tiny, several, tmp_path), message)
-    message = r"is not an output_dir of run_classifier \(trained by run_squad\)"
+    message = "was trained with script=run_squad, not run_classifier"
     _assert_rejected(student_options(tiny, teacher_dir, tmp_path), message)
 
 
@@ -440,17 +407,14 @@ def test_teacher_with_other_inputs_warns(tiny, teacher, tmp_path, run_log):
     assert "teacher was trained with --long_text='windows', not 'truncate'" in run_log.text
 
 
-def test_teacher_trained_on_other_examples_is_reported(tiny, teacher, tmp_path, run_log):
+def test_teacher_trained_on_evaluation_examples_is_reported(tiny, teacher, tmp_path, run_log):
     teacher_dir = tmp_path / "teacher"
     shutil.copytree(teacher, teacher_dir)
-    message = "--teacher was not trained on any of the training examples"
     dev = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines()[1:]
     dev_hashes = hash_texts(line.split("\t")[3:5] for line in dev)
-    for hashes, expected in ((np.zeros(0, "u8"), False), (dev_hashes, True)):
-        RunFolder(str(teacher_dir)).write_text_hashes(hashes)
-        run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
-        classification.run(dataclasses.replace(run, output_dir=f"{tmp_path}/{expected}"))
-        assert (message in run_log.text) == expected
+    RunFolder(str(teacher_dir)).write_text_hashes(dev_hashes)
+    run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
+    classification.run(run)
     assert "evaluation examples (100.0%) were also used to train the model or its t" in run_log.text
 
 
@@ -483,12 +447,8 @@ def test_student_is_initialized_from_selected_layers(tiny, three_layer_model, tm
     assert ": 2, 0, counting from 0" in run_log.text
     config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
     assert config["num_hidden_layers"] == 2
-    source_weights = dict(
-        checkpoint.read(
-            str(three_layer_model / "bert_model.ckpt"),
-            checkpoint.shapes(str(three_layer_model / "bert_model.ckpt")),
-        )
-    )
+    prefix = str(three_layer_model / "bert_model.ckpt")
+    source_weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
     student_weights = read_weights(tmp_path / "out", step=0)
     source_layers = {"layer_0": "layer_2", "layer_1": "layer_0"}
     encoder = {name for name in student_weights if name.startswith("bert/") and "adam" not in name}
@@ -507,18 +467,13 @@ def test_student_is_initialized_from_selected_layers(tiny, three_layer_model, tm
 
 def test_layers_from_other_checkpoint_formats(tiny, three_layer_model, tmp_path):
     folder = str(tmp_path / "hugging_face")
-    request = ConversionOptions(
-        output=folder, to="hugging_face", head="encoder", do_lower_case=True
-    )
-    convert(find_source(str(three_layer_model)), request)
+    request = {"output": folder, "to": "hugging_face", "head": "encoder", "do_lower_case": True}
+    convert(find_source(str(three_layer_model)), ConversionOptions(**request))
     classification.run(options(tiny, tmp_path, **TRAINING, **LAYER_FLAGS, init_checkpoint=folder))
     student_weights = read_weights(tmp_path / "out", step=0)
     name = "bert/encoder/layer_{}/output/dense/kernel"
-    source_weights = dict(
-        checkpoint.read(
-            str(three_layer_model / "bert_model.ckpt"), [name.format(0), name.format(2)]
-        )
-    )
+    prefix = str(three_layer_model / "bert_model.ckpt")
+    source_weights = dict(checkpoint.read(prefix, [name.format(0), name.format(2)]))
     for layer, source_layer in ((0, 2), (1, 0)):
         np.testing.assert_array_equal(
             student_weights[name.format(layer)], source_weights[name.format(source_layer)]
@@ -538,16 +493,12 @@ def test_init_layers_with_teacher(tiny, tiny_of_two_layers, teacher, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"init_layers": "0,x"}, "--init_layers must be distinct layer numbers .* Received: 0,x"),
-        ({"init_layers": "1,1"}, "--init_layers must be distinct layer numbers .* Received: 1,1"),
-        ({"init_layers": "0,-1"}, "--init_layers must be distinct layer numbers .* Received: 0,-1"),
-        ({"init_layers": ""}, "--init_layers must be distinct layer numbers"),
+        ({"init_layers": "0,x"}, "--init_layers must be distinct layer numbers.* Received: 0,x"),
+        ({"init_layers": "1,1"}, "--init_layers must be distinct layer numbers.* Received: 1,1"),
         ({"init_layers": "0,3"}, "no layer 3: they are 0 to 2"),
-        ({"init_checkpoint": None}, "--init_layers needs --do_train=true and --init_checkpoint"),
-        ({"do_train": False, "do_eval": True}, "--init_layers needs --do_train=true"),
         (
             {"bert_config_file": "{tiny}/bert_config.json"},
-            "num_hidden_layers is 1, but --init_layers selects 2",
+            "bert_config.json: has 1 layer, but --init_layers 2",
         ),
     ],
 )
@@ -556,26 +507,4 @@ def test_invalid_init_layers(tiny, three_layer_model, tmp_path, changes, message
     if config:
         changes = {"bert_config_file": config.replace("{tiny}", str(tiny.folder))}
     changes = {**TRAINING, **LAYER_FLAGS, "init_checkpoint": str(three_layer_model), **changes}
-    if changes["init_checkpoint"] is None:
-        changes["bert_config_file"] = str(tiny.folder / "bert_config.json")
     _assert_rejected(options(tiny, tmp_path, **changes), message)
-
-
-def test_different_hidden_size_is_rejected(tiny, three_layer_model, tmp_path):
-    config = dataclasses.replace(tiny.config, hidden_size=8)
-    (tmp_path / "narrow.json").write_text(config.to_json_string())
-    changes = {
-        "bert_config_file": str(tmp_path / "narrow.json"),
-        "init_checkpoint": str(three_layer_model),
-    }
-    message = "hidden_size is 16, and the model's is 8"
-    for layers in (None, "1"):
-        _assert_rejected(
-            options(tiny, tmp_path, **TRAINING, **changes, init_layers=layers), message
-        )
-
-
-def test_distillation_defaults():
-    defaults = ClassifierOptions()
-    assert (defaults.teacher_temperature, defaults.teacher_weight) == (2.0, 0.5)
-    assert defaults.init_layer_numbers == []

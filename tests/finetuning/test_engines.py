@@ -178,16 +178,14 @@ def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
     expected = Predictor.from_output_dir(folder)(PAIRS)
     predictions = Predictor.from_output_dir(out, engine=engine)(PAIRS)
     assert [*map(rounded, predictions)] == [*map(rounded, expected)]
-    with pytest.raises(
-        UserError, match=r"model\.\w+: exported in another precision: pass --precision="
-    ):
+    with pytest.raises(UserError, match=r"model\.\w+: exported with --precision=.*, not int8"):
         Predictor.from_output_dir(out, engine=engine, precision="int8")
     (other,) = {*ENGINES} - {engine}
-    with pytest.raises(UserError, match=f"exported for another engine: pass --engine={engine}"):
+    with pytest.raises(UserError, match=f"exported with --engine={engine}, not {other}"):
         Predictor.from_output_dir(out, engine=other)
     with pytest.raises(UserError, match=r"contains no checkpoint"):
         Predictor.from_output_dir(out)
-    with pytest.raises(UserError, match=r"is not the folder of .*: pass .*exported$"):
+    with pytest.raises(UserError, match=r"No such file: .*run\.json"):
         Predictor.from_output_dir(out / MODEL_FILES[engine], engine=engine)
 
 
@@ -256,7 +254,7 @@ def test_features_from_an_encoder_export(tmp_path):
     copied = shutil.copy(Path(SMALL_BERT, "vocab.txt"), tmp_path)
     Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
     Path(copied).write_text("[UNK]\n[CLS]\n[SEP]\nfilm\n")
-    with pytest.raises(UserError, match=r"exported with .*, not --vocab_file"):
+    with pytest.raises(UserError, match=r"exported with --vocab_file=.*, not"):
         Predictor.from_output_dir(out, layers="-1", vocab_file=copied, **flags)
 
 
@@ -264,11 +262,8 @@ def test_features_from_an_encoder_export(tmp_path):
     ("flags", "message"),
     [
         ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
-        ({"engine": "onnx", "precision": "bfloat16"}, "--engine=onnx does not support --p"),
-        ({"engine": "litert", "precision": "float16"}, "--engine=litert does not support"),
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
         ({"engine": "onnx", "jit_compile": "true"}, "do not apply to --engine=onnx"),
-        ({"engine": "litert", "distribution_strategy": "mirrored"}, "do not apply to --engine="),
     ],
 )
 def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
@@ -282,7 +277,7 @@ def test_scripts_say_what_to_pass_instead_of_an_export(trained, tiny, tmp_path):
     export = {"export_dir": str(tmp_path / "onnx"), "format": "onnx"}
     export_model.run(ExportOptions(model_dir=str(trained.folder / "mrpc"), **export))
     flags = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc"), "do_eval": True}
-    message = r"for Predictor and extract_features.py with .* take the folder that it was exported"
+    message = "onnx contains no checkpoint"
     for folders in (
         {"init_checkpoint": export["export_dir"], "output_dir": str(tmp_path / "out")},
         {"output_dir": export["export_dir"]},
@@ -299,15 +294,6 @@ def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
     Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
     with pytest.raises(UserError, match=rf"load .*{MODEL_FILES[engine]}: "):
         Predictor.from_output_dir(out, engine=engine)
-
-
-def test_read_only_folder_is_rejected(trained, tmp_path, monkeypatch):  # noqa: F811
-    shutil.copytree(trained.folder / "ner", tmp_path, dirs_exist_ok=True)
-    shutil.rmtree(tmp_path / "onnx", ignore_errors=True)
-    # The superuser, who runs tests in containers, may write to all folders.
-    monkeypatch.setattr(os, "access", lambda *_: False)
-    with pytest.raises(UserError, match=r"is read-only. Run export_model.py --format=onnx"):
-        Predictor.from_output_dir(tmp_path, engine="onnx")
 
 
 @pytest.mark.parametrize("kind", ["multilabel", "regression"])

@@ -91,12 +91,12 @@ def test_predictor_loads_the_best_weights(trained):
         "id", "text", "text_pair", "label", "probability_0", "probability_1"
     ]  # fmt: skip
     rows = [line.split("\t") for line in lines[1:]]
-    predictions = Predictor.from_output_dir(out / "best")([(row[1], row[2]) for row in rows])
-    assert [prediction.label for prediction in predictions] == [row[3] for row in rows]
-    for prediction, row in zip(predictions, rows, strict=True):
-        assert list(prediction.probabilities.values()) == pytest.approx(
-            [float(value) for value in row[4:]], abs=1e-5
-        )
+    for folder in (out, out / "best"):
+        predictions = Predictor.from_output_dir(folder)([(row[1], row[2]) for row in rows])
+        assert [prediction.label for prediction in predictions] == [row[3] for row in rows]
+        for prediction, row in zip(predictions, rows, strict=True):
+            expected = pytest.approx([float(value) for value in row[4:]], abs=1e-5)
+            assert list(prediction.probabilities.values()) == expected
 
 
 def test_repeated_command_skips_training(trained):
@@ -149,7 +149,7 @@ def test_early_stopping(tiny, tmp_path, run_log, monkeypatch):
     # The same command does not resume training.
     run_log.clear()
     results = classification.run(run)
-    assert "Skipping training: early stopping ended it at step 16" in run_log.text
+    assert "Skipping training: it ended at step 16 by early stopping" in run_log.text
     assert results.metrics["global_step"] == 8
     assert evaluated == [4, 8, 12, 16]
 
@@ -208,10 +208,9 @@ def test_several_runs(tiny, tmp_path):
     assert float(str(metrics["eval_loss"])) == run_metrics[1]["eval_loss"]
 
 
-@pytest.mark.parametrize("recompute_layers", [False, True])
-def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_layers):
+def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path):
     tiny = tiny_of_two_layers
-    run = options(tiny, tmp_path, **TRAINING, freeze_layers=1, recompute_layers=recompute_layers)
+    run = options(tiny, tmp_path, **TRAINING, freeze_layers=1, recompute_layers=True)
     classification.run(run)
     last = checkpoint.latest(str(tmp_path / "out"))
     after = dict(checkpoint.read(last, checkpoint.shapes(last)))
@@ -229,19 +228,11 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path, recompute_lay
     ("changes", "message"),
     [
         ({"eval_every": "often"}, "--eval_every must be a number of steps"),
-        ({"eval_every": "0"}, "--eval_every must be a number of steps"),
         ({"eval_every": "1.5"}, "--eval_every must be a number of steps"),
-        ({"eval_every": "5", "do_train": False}, "--eval_every needs --do_train=true"),
-        ({"early_stopping_patience": 2}, "--early_stopping_patience needs --eval_every"),
-        ({"best_metric": "f1"}, "--best_metric needs --eval_every"),
         ({"best_metric": "f2", "eval_every": "5"}, "--best_metric must be one of accuracy, f1, "),
         ({"num_runs": 2, "do_eval": False}, "--num_runs needs --do_train=true and --do_eval=true"),
-        ({"num_runs": 0}, "--num_runs must be between 1 and 1000"),
-        ({"freeze_layers": 1, "do_train": False}, "--freeze_layers needs --do_train=true"),
-        ({"class_weights": "balanced", "do_train": False}, "--class_weights needs --do_train"),
         ({"class_weights": "0:2,0:3"}, "each label once.*Received: 0:3"),
-        ({"freeze_layers": 3}, "--freeze_layers=3 is too many: the model has 1 layer"),
-        ({"freeze_layers": -1}, "--freeze_layers must be between 0"),
+        ({"freeze_layers": 3}, "--freeze_layers=3 is too many for 1 layer"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
         ({"class_weights": "0:-1"}, "weights above 0.*Received: 0:-1"),
     ],
@@ -256,14 +247,7 @@ def test_invalid_flags(tiny, tmp_path, changes, message):
 
 @pytest.mark.parametrize(
     ("eval_every", "steps"),
-    [
-        ("200", 200),
-        ("3 steps", 3),
-        ("1epoch", 4),
-        ("0.5 epochs", 2),
-        ("0.01epoch", 1),
-        (None, None),
-    ],
+    [("200", 200), ("3 steps", 3), ("0.5 epochs", 2), ("0.01epoch", 1), (None, None)],
 )
 def test_eval_every_in_steps_and_epochs(eval_every, steps):
     assert ClassifierOptions(eval_every=eval_every).steps_between_evaluations(4.5) == steps
@@ -277,7 +261,7 @@ def test_monitor():
     assert f1.score({"f1": 0.5}) > f1.score({"f1": 0.4})
     assert loss.score({"eval_loss": 0.5}) < loss.score({"eval_loss": 0.4})
     assert Monitor("pearson", monitors).score({"eval_pearson": np.nan}) == -np.inf
-    expected = r"The monitors have f1, but metrics\(\) returned only eval_loss, loss"
+    expected = r"metrics\(\) must return f1\. Received: eval_loss, loss"
     with pytest.raises(UserError, match=expected):
         f1.value({"eval_loss": 1.0, "loss": 1.0})
 
@@ -290,11 +274,6 @@ def test_later_runs_use_the_best_weights(trained, tiny, tmp_path, run_log):
     assert metrics == results.metrics
     name = "test_predictions.tsv"
     assert (tmp_path / "out" / name).read_text() == (out / name).read_text()
-    rows = [line.split("\t") for line in (out / name).read_text().splitlines()[1:]]
-    predictions = Predictor.from_output_dir(tmp_path / "out")([(row[1], row[2]) for row in rows])
-    assert [list(f.probabilities.values()) for f in predictions] == [
-        pytest.approx([float(value) for value in row[4:]], abs=1e-5) for row in rows
-    ]
     assert "not renewed" not in run_log.text
     # Training without evaluations resumes from the last checkpoint, which is then used.
     classification.run(options(tiny, tmp_path, **{**TRAINING, "num_train_epochs": 7.0}))
@@ -331,19 +310,11 @@ def test_missing_final_evaluation_is_run(trained, tiny, tmp_path):
     ("change", "reason"),
     [
         ({"examples": "x"}, "of other examples"),
-        ({"metric": "f1"}, "of another metric"),
         ({"evaluations": 5}, "damaged"),
         (None, "without a checkpoint"),
     ],
 )
-def test_outdated_evaluations_are_ignored(
-    trained,
-    tiny,
-    tmp_path,
-    run_log,
-    change,
-    reason,
-):
+def test_outdated_evaluations_are_ignored(trained, tiny, tmp_path, run_log, change, reason):
     run, _, out = trained
     shutil.copytree(out, tmp_path / "out")
     path = tmp_path / "out" / "evaluations.json"

@@ -15,7 +15,7 @@ from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.commands import export_model
 from bert_tf.finetuning import export
 from bert_tf.modeling import BertModel
-from bert_tf.options import ConversionOptions, ExportOptions, cli, registry
+from bert_tf.options import ConversionOptions, ExportOptions
 from bert_tf.saved_models import modules
 from bert_tf.tasks import classification, ner, squad
 from bert_tf.tokenization import FullTokenizer
@@ -138,14 +138,10 @@ def test_version_of_another_model_warns(tmp_path, run_log):
         return [message.removeprefix(f"{tmp_path}/") for message in messages]
 
     assert export_version() == export_version() == []
-    assert export_version(script="run_ner") == [
-        "2: the previous version has a different script (run_classifier, now run_ner)"
-    ]
-    assert export_version(task_name="cola") == [
-        "3: the previous version has a different script (run_ner, now run_classifier)"
-    ]
-    assert export_version() == ["4: the previous version has a different task (cola, now tsv)"]
-    assert export_version("ham\nspam\n") == ["5: the previous version has a different labels.txt"]
+    assert export_version(script="run_ner") == ["2: has another script than the new version"]
+    assert export_version(task_name="cola") == ["3: has another script than the new version"]
+    assert export_version() == ["4: has another task than the new version"]
+    assert export_version("a\nb\n") == ["5: has another labels.txt than the new version"]
 
 
 @pytest.mark.slow
@@ -334,11 +330,7 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
     ("flags", "message"),
     [
         ({}, "Missing required flags: --model_dir"),
-        (
-            {"model_dir": "{tmp}/absent", "export_dir": "x"},
-            "there is no folder .*absent",
-        ),
-        ({"model_dir": "{tiny}/bert_model.ckpt", "export_dir": "x"}, "there is no folder .*ckpt;"),
+        ({"model_dir": "{tmp}/absent", "export_dir": "x"}, "there is no folder .*absent"),
         (
             {"model_dir": "{tmp}", "export_dir": "x"},
             "No such file: .*bert_config.json .*convert_che",
@@ -347,27 +339,16 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
             {"model_dir": "{tiny}", "export_dir": "x", "text_input": False, "max_seq_length": 9},
             "--text_input does not apply to encoders",
         ),
-        (
-            {"model_dir": "{tmp}/run", "export_dir": "x", "form": "encoder", "script": "run_squad"},
-            "--script does not apply to encoders",
-        ),
         ({"model_dir": "{tiny}", "export_dir": "x", "form": "task"}, "run.json"),
-        ({"model_dir": "{tiny}", "export_dir": "x", "form": "hub"}, "--form must be one of"),
         (
             {"model_dir": "{tmp}/run", "export_dir": "x", "form": "task"},
             "needs a fine-tuned model, not one of run_pretraining",
         ),
         ({"model_dir": "{tiny}", "export_dir": "x", "script": "bert"}, "expected --script, one of"),
-        ({"model_dir": "{tiny}", "export_dir": "x", "max_seq_length": 25}, "25 exceeds the"),
-        (
-            {"model_dir": "{tiny}", "export_dir": "{tmp}/file/x", "max_seq_length": 9},
-            "Cannot create the folder",
-        ),
     ],
 )
 def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("")
     shutil.copytree(tiny.folder, tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text('{"script": "run_pretraining", "flags": {}}')
     placeholders = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
@@ -380,8 +361,3 @@ def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
         export_model.run(ExportOptions(**flags))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "x").exists()
-
-
-def test_help_lists_the_forms():
-    text = cli.help_text(registry.SCRIPTS["export_model"], "export_model.py")
-    assert "--form=auto|task|encoder|preprocessor" in text

@@ -94,7 +94,7 @@ def test_casing_is_read_from_the_tokenizer_config(tiny, tmp_path, model_sources)
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     for changes in ({}, {"bert_config_file": None, "vocab_file": None}):
         run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(folder), **changes)
-        with pytest.raises(UserError, match=r"on cased text: pass --do_lower_case=false"):
+        with pytest.raises(UserError, match=r"needs --do_lower_case=false, .* on cased text"):
             classification.run(run)
     assert not (tmp_path / "out").exists()
 
@@ -105,7 +105,7 @@ def test_casing_is_read_from_the_training_run(tiny, tmp_path, model_sources):
     (trained / "run.json").write_text(json.dumps(run_json))
     for path in (trained, trained / "bert_model.ckpt"):
         run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(path))
-        with pytest.raises(UserError, match=r"--init_checkpoint=.* on cased text: pass --do_low"):
+        with pytest.raises(UserError, match="--init_checkpoint needs --do_lower_case=false"):
             classification.run(run)
     # The casing of the resumed run takes precedence over that of --init_checkpoint.
     output_dir = tmp_path / "out"
@@ -114,7 +114,7 @@ def test_casing_is_read_from_the_training_run(tiny, tmp_path, model_sources):
         shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
     (output_dir / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_predict=True)
-    with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
+    with pytest.raises(UserError, match="--output_dir needs --do_lower_case=false"):
         classification.run(run)
     assert sorted(path.suffix for path in output_dir.iterdir()) == [
         ".data-00000-of-00001",
@@ -137,7 +137,7 @@ def test_tokenizer_settings_are_those_of_the_model(tiny, tmp_path, model_sources
     run = dataclasses.replace(run, strip_accents="true", special_tokens="")
     run = read_model_files(run).options
     assert (run.special_tokens, run.strip_accents) == ("", "true")
-    assert "--strip_accents=true was passed, but " in run_log.text
+    assert "the model needs --strip_accents=false, not true" in run_log.text
     tokenizer = read_model_files(dataclasses.replace(run, pretokenized=True)).tokenizer
     assert tokenizer.tokenize("a, Good film") == ["[UNK]", "[UNK]", "film"]
 
@@ -150,7 +150,7 @@ def test_casing_of_several_runs_is_checked(tiny, tmp_path, model_sources):
         shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
     (output_dir / "run.json").write_text(json.dumps(run_json))
     run = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=2)
-    with pytest.raises(UserError, match=r"--output_dir=.*out was trained .* pass --do_lower_case"):
+    with pytest.raises(UserError, match="--output_dir needs --do_lower_case=false"):
         classification.run(run)
 
 
@@ -159,20 +159,6 @@ def test_run_json_of_another_program_is_ignored(tmp_path, model_sources, text):
     folder = shutil.copytree(model_sources["folder"], tmp_path / "model")
     (folder / "run.json").write_text(text)
     assert find_source(str(folder)).do_lower_case is None
-
-
-@pytest.mark.parametrize("text", ["{", "[]"])
-def test_damaged_run_json_is_an_error(tmp_path, model_sources, text):
-    folder = shutil.copytree(model_sources["folder"], tmp_path / "model")
-    (folder / "run.json").write_text(text)
-    with pytest.raises(UserError, match=r"model/run.json is damaged .* Restore it from a copy"):
-        find_source(str(folder))
-
-
-def test_init_checkpoint_is_checked_before_data(tiny, tmp_path):
-    run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "nothing"))
-    with pytest.raises(UserError, match="nothing"):
-        classification.run(dataclasses.replace(run, data_dir=str(tmp_path / "nowhere")))
 
 
 def test_lower_casing_with_a_cased_vocabulary_warns(tiny, tmp_path, run_log):

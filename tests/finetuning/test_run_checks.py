@@ -21,12 +21,10 @@ from bert_tf.options import (
     ClassifierOptions,
     ConversionOptions,
     ExportOptions,
-    MultipleChoiceOptions,
     NerOptions,
     PretrainingOptions,
     registry,
 )
-from bert_tf.options.declare import check_values
 from bert_tf.runs.output_dir import result_path
 from bert_tf.tasks import classification
 from tests.tasks.classification.test_task import options
@@ -62,6 +60,7 @@ def warning_messages(run_log):
 
 
 def test_runs_leave_the_generators_of_the_program_unchanged(tiny, out, tmp_path):
+    assert (out / "vocab.txt").read_bytes() == (tiny.folder / "vocab.txt").read_bytes()
     before = random.getstate(), np.random.get_state()
     classification.run(options(tiny, tmp_path, do_eval=True, init_checkpoint=str(out)))
     assert random.getstate() == before[0]
@@ -69,15 +68,11 @@ def test_runs_leave_the_generators_of_the_program_unchanged(tiny, out, tmp_path)
     assert np.random.get_state()[2:] == before[1][2:]
 
 
-def test_copied_vocabulary_keeps_its_last_line_break(tiny, out):
-    assert (out / "vocab.txt").read_bytes() == (tiny.folder / "vocab.txt").read_bytes()
-
-
 def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     before = read_files(out)
     classification.run(options(tiny, tmp_path, **TRAINING))
     (skipped,) = warning_messages(run_log)
-    assert skipped.startswith("Skipping training")
+    assert "Skipping training" in skipped
     run_log.clear()
     data_dir = tmp_path / "flipped"
     shutil.copytree(tiny.folder / "mrpc", data_dir)
@@ -117,7 +112,7 @@ def test_more_epochs_do_not_warn(tiny, out, tmp_path, run_log):
 
 def test_checkpoint_of_a_different_task_is_rejected(tiny, out, tmp_path):
     before = read_files(out)
-    message = "task=MRPC, but this run has task=CoLA. Choose another .*--init_checkpoint="
+    message = "task=MRPC, not CoLA. Choose another .*--init_checkpoint="
     with pytest.raises(UserError, match=message):
         classification.run(options(tiny, tmp_path, **TRAINING, task_name="CoLA"))
     assert read_files(out) == before
@@ -140,7 +135,7 @@ def test_different_output_type_is_rejected(tiny, out, tmp_path, name, value, is_
         run["flags"] = {"max_seq_length": 24}
     (out / "run.json").write_text(json.dumps(run))
     for steps in (TRAINING, {"do_eval": True}):
-        message = f"contains a run with {name}={value}|was fine-tuned with {value}, not"
+        message = f"has {name}={value}, (not|but)|was fine-tuned with {value}, not"
         with pytest.raises(UserError, match=message):
             classification.run(options(tiny, tmp_path, **steps))
 
@@ -162,8 +157,6 @@ def test_results_of_another_task_are_not_overwritten(tiny, out, tmp_path, run_lo
 @pytest.mark.parametrize(
     ("trained_task", "task", "suffix"),
     [
-        ("MNLI", "XNLI", ""),
-        ("mnli", "AX", ""),
         ("XNLI", "mnli-mm", ""),
         ("MRPC", "mrpc", ""),
         ("MRPC", "WNLI", "_wnli"),
@@ -185,11 +178,11 @@ def test_run_json_of_an_older_release(tiny, out, tmp_path, run_log, text):
     (out / "run.json").write_text(text)
     classification.run(options(tiny, tmp_path, **{**TRAINING, "train_batch_size": 6}))
     (skipped,) = warning_messages(run_log)
-    assert skipped.startswith("Skipping training")
+    assert "Skipping training" in skipped
 
 
-@pytest.mark.parametrize("flags", [TRAINING, {"do_eval": True}, {"do_predict": True}])
-def test_missing_run_json_warns(tiny, out, tmp_path, run_log, flags):
+def test_missing_run_json_warns(tiny, out, tmp_path, run_log):
+    flags = {"do_predict": True}
     (out / "run.json").unlink()
     classification.run(options(tiny, tmp_path, **flags))
     assert "/out/model.ckpt-4: no run.json: the flags of its training" in run_log.text
@@ -205,8 +198,6 @@ def test_missing_run_json_warns(tiny, out, tmp_path, run_log, flags):
     ("text", "problem"),
     [
         ("{", "invalid JSON"),
-        ("[]", "expected a JSON object"),
-        ('{"script": "run_classifier"}', "'flags'"),
         (
             '{"script": "run_classifier", "flags": {"long_text": "cut"}}',
             "--long_text must be one of truncate, windows. Received: cut",
@@ -215,7 +206,7 @@ def test_missing_run_json_warns(tiny, out, tmp_path, run_log, flags):
 )
 def test_damaged_run_json_is_an_error_in_all_scripts(tiny, out, tmp_path, text, problem):
     (out / "run.json").write_text(text)
-    message = f"{out}/run.json is damaged .*{problem}.* Restore it from a copy"
+    message = f"{out}/run.json is damaged .*{problem}"
     started_from = {"init_checkpoint": str(out), "output_dir": str(tmp_path / "new")}
     for flags in (TRAINING, {"do_eval": True}, {"do_predict": True}):
         for model in ({}, started_from):
@@ -251,24 +242,12 @@ def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
         classification.run(options(tiny, tmp_path, **other_dir, do_predict=True))
 
 
-def test_training_data_with_a_single_label_warns(tiny, tmp_path, run_log):
-    shutil.copytree(tiny.folder / "mrpc", tmp_path / "data")
-    path = tmp_path / "data" / "train.tsv"
-    path.write_text(path.read_text().replace("\n0\t", "\n1\t"))
-    classification.run(options(tiny, tmp_path, **TRAINING, data_dir=str(tmp_path / "data")))
-    (warning,) = warning_messages(run_log)
-    assert warning.startswith(f"{path}: all 18 rows have the label '1'")
-
-
 @pytest.mark.parametrize(
     ("run", "expected"),
     [
-        (NerOptions(), []),
         (NerOptions(learning_rate=0.01, warmup_proportion=0.9), []),
         (NerOptions(learning_rate=2), ["--learning_rate=2 exceeds 0.01"]),
-        (PretrainingOptions(), []),
         (PretrainingOptions(learning_rate=0.02, optimizer="lamb"), []),
-        (PretrainingOptions(learning_rate=0.02), ["--learning_rate=0.02 exceeds"]),
     ],
 )
 def test_unusual_hyperparameters_warn(run_log, run, expected, tiny):
@@ -284,7 +263,7 @@ def test_output_dir_of_another_script_is_rejected(tiny, out, tmp_path):
     run = PretrainingOptions(
         output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
     )
-    message = "script=run_classifier, but this run has script=run_pretraining"
+    message = "has script=run_classifier, not run_pretraining"
     with pytest.raises(UserError, match=message):
         run_checks.check_resumed(run, "")
 
@@ -317,18 +296,19 @@ def test_folder_of_several_runs_is_explained(tmp_path):
     message = f"contains several runs: pass one of them; the best is {tmp_path / 'run_2'}"
     with pytest.raises(UserError, match=message):
         run_metadata.options_for_model(str(tmp_path))
-    with pytest.raises(UserError, match=message):
-        ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_predict=True).check()
     # Also if the folder contains an older single run, whose checkpoint would be loaded.
     write_run_dir(tmp_path, "run_classifier", task_name="tsv")
-    with pytest.raises(UserError, match=message):
-        run_metadata.options_for_model(str(tmp_path))
-    with pytest.raises(UserError, match=message):
-        read_model_files(ClassifierOptions(init_checkpoint=str(tmp_path), output_dir="x"))
-    with pytest.raises(UserError, match=message):
-        find_source(str(tmp_path))
-    with pytest.raises(UserError, match=message):
-        export_model.run(ExportOptions(model_dir=str(tmp_path), export_dir="x"))
+    start = ClassifierOptions(init_checkpoint=str(tmp_path), output_dir="x")
+    export = ExportOptions(model_dir=str(tmp_path), export_dir="x")
+    for function, argument in (
+        (ClassifierOptions.check, dataclasses.replace(start, output_dir=str(tmp_path))),
+        (run_metadata.options_for_model, str(tmp_path)),
+        (read_model_files, start),
+        (find_source, str(tmp_path)),
+        (export_model.run, export),
+    ):
+        with pytest.raises(UserError, match=message):
+            function(argument)
     # A training run may still start there.
     with pytest.raises(UserError, match="Missing required flags"):
         ClassifierOptions(output_dir=str(tmp_path), task_name="tsv", do_train=True).check()
@@ -353,18 +333,22 @@ def test_predictor_with_a_different_task_warns(tmp_path, run_log):
 
 
 @pytest.mark.parametrize(
-    ("script", "flag", "trained", "used"),
+    ("script", "flag", "trained", "used", "warns"),
     [
-        ("run_squad", "version_2_with_negative", True, False),
-        ("run_squad", "version_2_with_negative", False, True),
-        ("run_squad", "version_2_with_negative", True, True),
-        ("run_squad", "max_seq_length", 384, 128),
-        ("run_classifier", "long_text", "windows", "truncate"),
-        ("run_multiple_choice", "ending_columns", "a,b,c", "a,b"),
-        ("run_multiple_choice", "ending_columns", "a,b,c", "c,b,a"),
+        ("run_squad", "version_2_with_negative", True, False, True),
+        ("run_squad", "version_2_with_negative", True, True, False),
+        ("run_squad", "max_seq_length", 384, 128, True),
+        ("run_ner", "token_column", 1, 2, True),
+        # A new file may name its columns differently, but must have as many.
+        ("run_multiple_choice", "ending_columns", "a,b,c", "x,y,z", False),
+        ("run_multiple_choice", "ending_columns", "a,b,c", "a,b", True),
+        ("run_multiple_choice", "ending_columns", "a,b,c", "c,b,a", True),
+        ("run_multiple_choice", "question_column", "b", "", True),
+        ("run_multiple_choice", "question_column", "", "b", True),
+        ("run_multiple_choice", "question_column", "b", "c", False),
     ],
 )
-def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, trained, used):
+def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, trained, used, warns):
     folder = write_run_dir(tmp_path, script, **{flag: trained})
     options_class = registry.SCRIPTS[script].options_class
     run = options_class(output_dir=folder, **{flag: used})
@@ -373,7 +357,7 @@ def test_other_inputs_than_in_training_warn(tmp_path, run_log, script, flag, tra
     warning = f"was trained with --{flag}={trained!r}, not {used!r}"
     # A `Predictor` has no texts yet: later, it warns if it truncates one.
     count = 1 if flag == "max_seq_length" else 2
-    assert run_log.text.count(warning) == count * (trained != used)
+    assert run_log.text.count(warning) == count * warns
 
 
 @pytest.mark.parametrize(("trained", "used"), [(48, 32), (32, 48)])
@@ -387,16 +371,16 @@ def test_maximum_length_warns_only_if_texts_are_as_long(tmp_path, run_log, train
     assert warning_messages(run_log) == [warning]
 
 
-@pytest.mark.parametrize(("length", "warns"), [(12, True), (24, False), (None, False)])
+@pytest.mark.parametrize(("length", "warns"), [(12, True), (None, False)])
 def test_exports_with_another_length_warn(tiny, out, tmp_path, run_log, length, warns):
     flags = {"max_seq_length": length} if length else {}
     export = {"model_dir": str(out), "export_dir": str(tmp_path / "export"), "text_input": False}
     export_model.run(ExportOptions(**export, **flags))
-    expected = [f"{out} was trained with --max_seq_length=24, not 12"] * warns
-    assert warning_messages(run_log) == expected
+    message = "trained with --max_seq_length=24, not 12"
+    assert [message in warning for warning in warning_messages(run_log)] == [True] * warns
     run_log.clear()
     classification.run(options(tiny, tmp_path, do_export=True, init_checkpoint=None, **flags))
-    assert warning_messages(run_log) == expected
+    assert [message in warning for warning in warning_messages(run_log)] == [True] * warns
 
 
 @pytest.mark.parametrize(("used", "warns"), [(0.0, True), (1.5, False), ("auto", False)])
@@ -404,35 +388,7 @@ def test_found_threshold_must_be_passed(tmp_path, run_log, used, warns):
     folder = write_run_dir(tmp_path, "run_squad", null_score_diff_threshold="auto")
     options_class = registry.SCRIPTS["run_squad"].options_class
     run_checks.result_suffix(options_class(output_dir=folder, null_score_diff_threshold=used))
-    assert ("pass this flag with the value in its eval_results.json" in run_log.text) == warns
-
-
-def test_columns_with_other_names_do_not_warn(tmp_path, run_log):
-    folder = write_run_dir(tmp_path, "run_multiple_choice", ending_columns="a,b,c")
-    run = registry.SCRIPTS["run_multiple_choice"].options_class
-    run_checks.result_suffix(run(output_dir=folder, ending_columns="x,y,z"))
-    assert warning_messages(run_log) == []
-
-
-@pytest.mark.parametrize(
-    ("options_class", "trained", "used", "warning"),
-    [
-        (NerOptions, {"token_column": 1}, {"token_column": 2}, "--token_column=1, not 2"),
-        (NerOptions, {"doc_context": True}, {}, "--doc_context=True, not False"),
-        (NerOptions, {"doc_context": True}, {"doc_context": True}, ""),
-        (MultipleChoiceOptions, {"question_column": "b"}, {"question_column": ""}, "not ''"),
-        (MultipleChoiceOptions, {"question_column": ""}, {"question_column": "b"}, "not 'b'"),
-        (MultipleChoiceOptions, {"question_column": "b"}, {"question_column": "c"}, ""),
-    ],
-)
-def test_inputs_that_differ_from_training_warn(
-    tmp_path, run_log, options_class, trained, used, warning
-):
-    script = registry.script_of(options_class)
-    folder = write_run_dir(tmp_path, script, **trained)
-    run_checks.result_suffix(options_class(output_dir=folder, **used))
-    assert warning in run_log.text
-    assert bool(warning_messages(run_log)) == bool(warning)
+    assert ("pass that of its eval_results.json" in run_log.text) == warns
 
 
 def test_changed_config_warns(tiny, tmp_path, run_log):
@@ -449,18 +405,6 @@ def test_changed_config_warns(tiny, tmp_path, run_log):
         assert [expected in message for message in warning_messages(run_log)] == [True] * bool(
             expected
         )
-
-
-def test_invalid_value_types_are_rejected():
-    for flag, value, type_name in (
-        ("do_train", "false", "bool"),
-        ("max_seq_length", "32", "int"),
-        ("learning_rate", "1e-4", "float"),
-        ("train_batch_size", True, "int"),
-    ):
-        with pytest.raises(UserError, match=f"--{flag} must be of type {type_name}. Received: "):
-            check_values(ClassifierOptions(**{flag: value}))
-    check_values(ClassifierOptions(learning_rate=1))
 
 
 def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
@@ -495,7 +439,7 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     assert changed_file_warnings() == [expected, expected.replace("vocab.txt", "labels.txt")]
     labels = (out / "labels.txt").rename(out / "labels.bak")
     convert_checkpoint.run(ConversionOptions(**conversion, output=str(tmp_path / "removed")))
-    assert f"{out}/labels.txt was removed after training. Make sure" in run_log.text
+    assert f"{out}/labels.txt was removed after training" in run_log.text
     assert changed_file_warnings() == [expected]
     labels.rename(out / "labels.txt")
     # Earlier releases did not record file digests.

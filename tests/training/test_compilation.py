@@ -100,13 +100,6 @@ def test_float32_compiles_less_often():
         assert decided.jit_compile is expected, (lengths.longest, num_steps, batch_size)
 
 
-def test_length_grouping_has_no_effect_with_xla(run_log):
-    options = TrainingOptions(length_grouping=True)
-    training.for_training(UNDECIDED, options, 100, MRPC)
-    assert "--length_grouping" not in run_log.text
-    training.for_training(UNDECIDED, options, 2500, Lengths(128))
-
-
 def test_fixed_shapes_pad_to_max_seq_length():
     devices = dataclasses.replace(UNDECIDED, fixed_shapes=True)
     long = training.for_training(devices, TrainingOptions(), 2500, OUTLIER)
@@ -304,4 +297,4 @@ def test_records_of_older_versions_have_no_lengths(tiny, tmp_path, run_log):
     run_log.clear()
     classification.run(options)
     assert "Reusing" in run_log.text
-    assert "Texts are padded to 8 or 16 or 24 tokens" in run_log.text
+    assert "padding to 8 or 16 or 24 tokens" in run_log.text

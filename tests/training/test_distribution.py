@@ -211,7 +211,7 @@ def test_first_value_that_differs_from_the_chiefs_is_named(monkeypatch):
     worker.require_agreement(chief)
     with pytest.raises(UserError, match="Workers 1 and 0 differ in the flags"):
         worker.require_agreement({**chief, "flags": "b", "number of steps": 8})
-    message = r"step to resume from \(--output_dir\) is 2 for worker 1, but 4 for worker 0: all w"
+    message = r"1 and 0 differ in the step to resume from \(--output_dir\): 2 and 4"
     with pytest.raises(UserError, match=message):
         worker.require_agreement({**chief, "step to resume from (--output_dir)": 2})
     assert len(sent) == 3
@@ -232,28 +232,22 @@ def test_signaled_worker_stops_and_saves_the_job(runs):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("{", "TF_CONFIG cannot be parsed"),
-        ('{"cluster": {"worker": [1, 2]}}', "not host:port: 1"),
-        ('{"cluster": {"worker": ["a:99999", "b:1"]}}', "not host:port: a:99999"),
-        ('{"cluster": {"worker": "a:1"}}', "not a list of unique addresses"),
-        ('{"cluster": {"worker": ["a:1", "a:1"]}}', "not a list of unique addresses"),
-        ('{"cluster": {"worker": ["a:1", "b:1"]}}', "TF_CONFIG cannot be parsed"),
-        ('{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}', "cannot be parsed"),
-        (
-            '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
-            "other jobs than chief and worker",
-        ),
-        (
-            '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
-            r"worker task must be in \[0, 2\); got 2",
-        ),
+        "{",
+        '{"cluster": {"worker": [1, 2]}}',
+        '{"cluster": {"worker": ["a:99999", "b:1"]}}',
+        '{"cluster": {"worker": "a:1"}}',
+        '{"cluster": {"worker": ["a:1", "a:1"]}}',
+        '{"cluster": {"worker": ["a:1", "b:1"]}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}}',
+        '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]}, "task": {"type": "ps", "index": 0}}',
+        '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}',
     ],
 )
-def test_invalid_tf_config_is_rejected(monkeypatch, text, message):
+def test_invalid_tf_config_is_rejected(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="TF_CONFIG must list the jobs chief"):
         open_devices(DeviceOptions())
 
 
@@ -261,16 +255,9 @@ def test_one_device_rejects_multi_worker_tf_config(monkeypatch):
     cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
     config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(UserError, match="names 3 workers, but --distribution_strategy=one_device"):
+    with pytest.raises(UserError, match="names 3 workers, but this runs in one process"):
         open_devices(DeviceOptions(distribution_strategy="one_device"))
     assert read_cluster()[1] == 2
-
-
-def test_script_in_one_process_does_not_wait_for_workers(monkeypatch):
-    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(UserError, match="TF_CONFIG names 2 workers, but this runs in one process"):
-        open_devices(DeviceOptions(), one_process=True)
 
 
 def test_single_worker_cluster_uses_one_device(monkeypatch):
@@ -289,7 +276,7 @@ def test_missing_tpu_raises_user_error():
         capture_output=True,
         text=True,
     )
-    assert "UserError: Cannot initialize the TPU 'local' (--tpu_name)" in process.stderr
+    assert "UserError: Cannot initialize --tpu_name=local" in process.stderr
 
 
 def _run_launcher(workers, script, *flags):

@@ -69,14 +69,9 @@ def run(options: MaskedWordsOptions) -> None:
     if not to_stdout:
         file_names.require_distinct([output_file], [input_file] if input_file else [])
         file_names.require_writable(output_file)
-        if options.output_format == "table" and output_file.lower().endswith((".json", ".jsonl")):
-            advice = "For JSON lines, pass --output_format=jsonl"
-            warn(f"{output_file} will contain a table for reading", fix=advice)
     # Read the whole input first to find errors early, unless it is a stream.
     is_stream = input_file == STDIN or files.is_stream(input_file)
     total = 0 if is_stream else sum(1 for _ in _read(options))
-    if not total and not is_stream:
-        raise UserError(f"{input_file} contains no text")
     model = FillMask(options)
     format_text = FORMATS[options.output_format]
     output = signals.standard_output() if to_stdout else files.open_atomically(output_file)
@@ -139,10 +134,8 @@ def warn_of_other_masks(texts: Sequence[str]) -> None:
     """Warns about masks of other models in texts."""
     found = [_OTHER_MASK.search(text.replace(MASK, "")) for text in texts]
     if others := [match[0] for match in found if match]:
-        warn(
-            f"{counted(len(others), 'text', 'have', len(texts))} {others[0]}, which "
-            f"is read as text: write {MASK} for each word to predict"
-        )
+        have = f"have {others[0]}, which is read as text: write {MASK}"
+        warn(counted(len(others), "text", have, len(texts)))
 
 
 def allowed_pieces(tokens: Mapping[int, str], vocab_size: int) -> np.ndarray:
@@ -219,7 +212,7 @@ class FillMask:
     def __init__(self, options: MaskedWordsOptions) -> None:
         options, config, tokenizer = read_model_files(options)
         if MASK not in tokenizer.vocab:
-            raise UserError(f"{options.vocab_file} has no {MASK}: pass the model's vocabulary")
+            raise UserError(f"lacks {MASK}", at=options.vocab_file)
         tokenizer.basic_tokenizer.keep([MASK])
         self.num_texts = self.num_truncated = 0
         self._lock = threading.Lock()
@@ -387,9 +380,8 @@ def _load(checkpoint: str, model: BertPretrainer) -> None:
     restored = checkpoints.load_weights(model, find_source(checkpoint))
     missing = [name for name in restored.new if name.startswith(_HEAD)]
     if missing:
-        problem = f"{restored.prefix} has no masked-LM head ({checkpoints.summarize(missing)})"
-        advice = "pass a published bert_model.ckpt, or a model.ckpt-N from run_pretraining.py"
-        raise UserError(f"{problem}: {advice}")
+        problem = f"no masked-LM head ({checkpoints.summarize(missing)})"
+        raise UserError(problem, at=restored.prefix, fix="Pass a published or pre-trained model")
     note(restored.describe())
 
 

@@ -4,10 +4,9 @@ import dataclasses
 
 from bert_tf.base.errors import UserError
 from bert_tf.data.split_files import LayoutOptions
-from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, option
+from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, ROWS, RUN, check_needs, option
 from bert_tf.options.shared import DeviceOptions, ModelOptions
 
-_DEFAULT_WORD_PIECES = 3
 # [CLS] and [SEP].
 _NUM_SPECIAL_TOKENS = 2
 
@@ -38,6 +37,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, LayoutOptions, affects=RES
         None,
         "Column of a table with the texts: name, 1-based number, or path in JSON.",
         affects=DATA,
+        needs=("input_file",),
     )
     text: str | None = option(None, "A single text, instead of --input_file.", affects=DATA)
     output_file: str = option(
@@ -53,7 +53,7 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, LayoutOptions, affects=RES
         False, "Predict whole words of one or more pieces for each [MASK], not single pieces."
     )
     max_word_pieces: int = option(
-        _DEFAULT_WORD_PIECES, "With --whole_word: maximum pieces per word.", limits=(1, 10)
+        3, "With --whole_word: maximum pieces per word.", limits=(1, 10), needs=("whole_word",)
     )
     batch_size: int = option(
         32, "Model inputs per batch; each [MASK] is at least one input.", limits=(1, 2**31 - 1)
@@ -65,17 +65,12 @@ class MaskedWordsOptions(ModelOptions, DeviceOptions, LayoutOptions, affects=RES
         self.check_model()
         if bool(self.input_file) == bool(self.text):
             raise UserError("Pass either --input_file=FILE or --text='Paris is the [MASK] of ...'")
-        if self.text_column and not self.input_file:
-            raise UserError("--text_column needs --input_file")
         self.check_layout()
-        if not self.output_file:
-            raise UserError("--output_file is empty: pass a file, or - for standard output")
 
     def check_model(self) -> None:
         """Checks the options of model and inputs."""
         super().check_model()
-        if not self.whole_word and self.max_word_pieces != _DEFAULT_WORD_PIECES:
-            raise UserError("--max_word_pieces needs --whole_word=true")
+        check_needs(self)
         if self.whole_word and self.max_word_pieces > self.max_seq_length - _NUM_SPECIAL_TOKENS:
             pieces = f"--max_word_pieces={self.max_word_pieces}"
             raise UserError(f"--max_seq_length={self.max_seq_length} has no room for {pieces}")

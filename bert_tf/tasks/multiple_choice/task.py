@@ -235,7 +235,7 @@ def _parse_questions(
         question = _parse_question(cells, place)
         count = len(question.endings)
         if num_endings and count > num_endings:
-            expected = f"expected at most {num_endings} endings, as the model in --output_dir has"
+            expected = f"expected at most {num_endings} endings, as the model has"
             raise UserError(f"{expected}. Received: {count}", at=place)
         yield question
 
@@ -262,21 +262,16 @@ def _find_endings(cells: Any, place: Where) -> tuple[list[str], Sequence[str]]:
         texts.pop()
     endings = [to_text(text, "ending", place) for text in texts]
     if len(endings) < 2:
-        needed = "a question needs at least two endings: two or more columns, or a list in JSON"
-        raise UserError(f"{needed} (--ending_columns)", at=place)
+        needed = "a question needs two or more endings (--ending_columns)"
+        raise UserError(f"{needed}. Received: {len(endings)}", at=place)
     return endings, [to_text(name, "label of an ending", place) for name in names[: len(endings)]]
 
 
 def _unpack_choices(choices: Any, place: Where) -> tuple[list[Any], list[Any]]:
     """Returns the texts of a list or object of choices, and their labels, [] if there are none."""
     if isinstance(choices, list):
-        if any(isinstance(choice, list) for choice in choices):
-            raise UserError("several questions, but expected one per row", at=place)
-        if not all(isinstance(choice, dict) for choice in choices):
+        if not all(isinstance(choice, dict) and "text" in choice for choice in choices):
             return choices, []
-        if any("text" not in choice for choice in choices):
-            advice = f"Add the key of their texts to --ending_columns: {', '.join(choices[0])}"
-            raise UserError("choices without the key 'text'", at=place, fix=advice)
         choices = {key: [choice.get(key) for choice in choices] for key in ("text", "label")}
     elif not isinstance(choices.get("text"), list):
         return [*choices.values()], [*choices]
@@ -288,7 +283,6 @@ def _unpack_choices(choices: Any, place: Where) -> tuple[list[Any], list[Any]]:
 
 
 def _find_label(cell: str, names: Sequence[str], count: int, place: Where) -> int:
-    """Returns the index of the ending that a label names."""
     # If names are 1, 2 and so on, a label must be such a name.
     has_numbers = bool(names) and all(map(str.isdecimal, names))
     indices = {} if has_numbers else {str(index): index for index in range(count)}

@@ -83,10 +83,8 @@ def load_segmenter(name: str) -> Segmenter:
     one word per line, for greedy longest-match segmentation from left to right.
     """
     if not _FUNCTION.fullmatch(name):
-        words = {line.strip() for line in files.read_lines(name)} - {""}
-        if not words:
-            raise UserError(f"{name} contains no words")
-        return functools.partial(_longest_match, words, max(map(len, words)))
+        words = {line.strip() for line in files.read_lines(name)}
+        return functools.partial(_longest_match, words, max(map(len, words), default=0))
     module, _, function = name.partition(":")
     if os.getcwd() not in sys.path:  # Python adds only the script's own folder.
         sys.path.append(os.getcwd())
@@ -113,18 +111,14 @@ def mark_inner_pieces(
 
 def _find_word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
     """Yields the offsets of the start and end of each word in the text."""
+    end = 0
     try:
-        words = list(segmenter(text))
+        for word in segmenter(text):
+            start = text.index(word, end)
+            end = start + len(word)
+            yield start, end
     except Exception as error:
         raise UserError(f"--whole_word_segments failed on {text!r:.80}: {error!r}") from error
-    end = 0
-    for word in words:
-        start = text.find(word, end) if isinstance(word, str) else -1
-        if start < 0:
-            problem = f"which does not follow the words before it in {text!r:.80}"
-            raise UserError(f"--whole_word_segments returned {word!r}, {problem}")
-        end = start + len(word)
-        yield start, end
 
 
 def _longest_match(words: Collection[str], max_length: int, text: str) -> list[str]:

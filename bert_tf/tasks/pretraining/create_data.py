@@ -40,11 +40,10 @@ def run(options: PretrainingDataOptions) -> list[str]:
         lines = [*itertools.islice(files.read_lines(path), _NUM_CHECKED_LINES)]
         for problem in encode.tokenizer.check_texts(path, [[line] for line in lines]):
             warn(problem)
-        for problem in itertools.chain(check_lines(path, lines), _find_problems(lines, options)):
+        for problem in itertools.chain(check_lines(path, lines), _check_cut(lines, options)):
             affected[problem].append(path)
     for problem, problem_paths in affected.items():
         warn(problem, at=shortened(problem_paths, _MAX_PATHS))
-    _check_num_predictions(options)
     note(f"Reading {counted(len(paths), 'file')}: {shortened(paths, _MAX_PATHS)}")
     if options.uses_shards:
         _write_in_shards(options, paths, encode.tokenizer.reference.vocab)
@@ -67,15 +66,6 @@ def _find_texts(options: PretrainingDataOptions) -> list[str]:
     if options.uses_shards and files.is_stream(outputs[0]):
         raise UserError(f"--output_file={outputs[0]} must be a file: shards are stored next to it")
     return paths
-
-
-def _check_num_predictions(options: PretrainingDataOptions) -> None:
-    """Warns if `max_predictions_per_seq` is too small."""
-    needed = round(options.max_seq_length * options.masked_lm_prob)
-    if options.max_predictions_per_seq >= needed:
-        return
-    problem = f"--max_predictions_per_seq={options.max_predictions_per_seq} is less than"
-    warn(f"{problem} --masked_lm_prob * --max_seq_length = {needed}")
 
 
 def _write_in_shards(
@@ -107,7 +97,7 @@ def _write_in_memory(
     """Creates all instances in memory, as the original does, and writes their records."""
     documents = read_documents(paths, encode)
     if not documents:
-        raise UserError(f"No tokens in {shortened(paths, _MAX_PATHS)}: nothing to train on")
+        raise UserError("No tokens in the input files: nothing to train on")
     if len(documents) == 1 and len(documents[0]) > 1:
         problem = "no blank line between documents: random next sentences come from the same one"
         warn(problem, at=shortened(paths, _MAX_PATHS))
@@ -125,10 +115,8 @@ def _write_in_memory(
             note(f"{output}: {counted(num_examples, 'example')}")
 
 
-def _find_problems(lines: Sequence[str], options: PretrainingDataOptions) -> Iterator[str]:
-    """Yields a description of each problem in the first lines of a file."""
-    word_counts = [len(line.split()) for line in lines]
-    num_cut = sum(max(count - options.max_seq_length, 0) for count in word_counts)
-    if 2 * num_cut > sum(word_counts):
-        share = f"{100 * num_cut / sum(word_counts):.0f}% of the text"
-        yield f"{share} will be truncated"
+def _check_cut(lines: Sequence[str], options: PretrainingDataOptions) -> Iterator[str]:
+    counts = [len(line.split()) for line in lines]
+    share = sum(max(n - options.max_seq_length, 0) for n in counts) / max(sum(counts), 1)
+    if share > 0.5:
+        yield f"{share:.0%} of the text will be truncated"

@@ -132,22 +132,20 @@ def check_records(
         # The original BERT code writes no description.
         description = files.read_json(f"{path}.json") if files.exists(f"{path}.json") else {}
         lengths = {flag: len(first[feature]) for feature, flag in _LENGTH_FLAGS.items()}
-        if description.get("bytes", files.size(path)) != files.size(path):
-            sizes = f"{files.size(path)} bytes instead of {description['bytes']}"
-            raise UserError(f"{path} has {sizes}: it is incomplete")
+        if (size := files.size(path)) != (whole := description.get("bytes", size)):
+            raise UserError(f"incomplete: {size} of {whole} bytes", at=path)
         for flag, length in lengths.items():
-            if length != getattr(options, flag):
-                mismatch = f"--{flag}={length}, not --{flag}={getattr(options, flag)}"
-                raise UserError(f"The records in {path} were made with {mismatch}")
+            if length != (wanted := getattr(options, flag)):
+                raise UserError(f"made with --{flag}={length}, not {wanted}", at=path)
         min_size = max([description.get("vocab_size", 0), *(i + 1 for i in first["input_ids"])])
         if min_size > config.vocab_size:
-            sizes = f"at least {min_size} entries, but the model has only {config.vocab_size}"
-            raise UserError(f"{path} was made with a vocabulary of {sizes}")
+            problem = f"made with {min_size} or more vocabulary entries, not {config.vocab_size}"
+            raise UserError(problem, at=path)
         sources.setdefault(description.get(VOCABULARY), path)
     unknown = sources.pop(None, None)
     if len(sources) > 1:
-        both = " and ".join(list(sources.values())[:2])
-        raise UserError(f"{both} use different vocabularies")
+        first, second, *_ = sources.values()
+        raise UserError(f"{first} and {second} use different vocabularies")
     if options.init_checkpoint and (unknown or not vocabularies):
         source = f"{unknown} has no {unknown}.json" if unknown else "the model has no vocab.txt"
         note(f"Cannot compare the vocabularies of the records and the model: {source}")
@@ -165,14 +163,11 @@ def log_epochs(paths: Sequence[str], options: PretrainingOptions) -> None:
 
 
 def _read_first_record(path: str) -> dict[str, Sequence[int]]:
-    """Returns the features in `_LENGTH_FLAGS` of a file's first record."""
     files.open_binary(path).close()  # Refuses pipes, on which TensorFlow would block.
     try:
         first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
         features = tf.train.Example.FromString(first).features.feature
+        # A dict, because a feature that is missing from the map would be empty.
+        return {name: dict(features)[name].int64_list.value for name in _LENGTH_FLAGS}
     except Exception as error:  # of TensorFlow or of protobuf
-        raise UserError(f"{path} is not a TFRecord file of examples, or is damaged") from error
-    missing = [name for name in _LENGTH_FLAGS if name not in features]
-    if missing:
-        raise UserError(f"{path} has no records with {', '.join(missing)}")
-    return {name: features[name].int64_list.value for name in _LENGTH_FLAGS}
+        raise UserError("damaged, or no TFRecord file of pre-training data", at=path) from error

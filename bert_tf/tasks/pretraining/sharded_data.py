@@ -28,7 +28,7 @@ from bert_tf.base.progress import bar
 from bert_tf.base.quiet import pause_gc
 from bert_tf.data.records import encode_examples
 from bert_tf.options.declare import ROWS
-from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder
+from bert_tf.tasks.pretraining.corpus import load_encoder
 from bert_tf.tasks.pretraining.instances import (
     Document,
     Instance,
@@ -67,8 +67,7 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
             groups.append([(path, 0, None)])
             room = -1
         elif size > shard_bytes:
-            starts = range(0, size, shard_bytes)
-            for start in starts:
+            for start in range(0, size, shard_bytes):
                 groups.append([(path, start, min(start + shard_bytes, size))])
             room = -1
         else:
@@ -77,11 +76,8 @@ def plan(paths: Sequence[str], shard_bytes: int) -> list[Unit]:
                 room = shard_bytes
             groups[-1].append((path, 0, size))
             room -= size
-    return [Unit(index, tuple(ranges), _sum_sizes(ranges)) for index, ranges in enumerate(groups)]
-
-
-def _sum_sizes(ranges: Sequence[Range]) -> int:
-    return sum((files.size(p) if stop is None else stop) - start for p, start, stop in ranges)
+    sizes = (sum((stop or files.size(p)) - start for p, start, stop in group) for group in groups)
+    return [Unit(n, tuple(x), size) for n, (x, size) in enumerate(zip(groups, sizes, strict=True))]
 
 
 def read_shards(unit: Unit, shard_bytes: int) -> Iterator[list[list[str]]]:
@@ -120,7 +116,7 @@ def _read_documents(
             size += len(raw_line)
             if size > _MAX_SHARDS_PER_DOCUMENT * shard_bytes:
                 problem = f"no blank line in the {size / 1e6:.3g} MB after byte {blank_start}"
-                raise UserError(problem, at=path, fix="Pass a larger --shard_mb")
+                raise UserError(f"{problem}: pass a larger --shard_mb", at=path)
         else:
             if document:
                 yield blank_start, document
@@ -194,7 +190,7 @@ def _prepare_folder(options: PretrainingDataOptions, units: Sequence[Unit], fold
     existing = files.read_text(path) if files.exists(path) else ""
     if existing != text and files.exists(folder):
         if existing:
-            warn(f"{folder} was made with other options or input files; starting over")
+            note("made with other options or input files; starting over", at=folder)
         files.remove_tree(folder)
     files.make_dirs(folder)
     files.write_text(path, text + "\n")
@@ -213,14 +209,13 @@ def _is_complete(unit: Unit, folder: str) -> bool:
     report = _report_path(folder, unit)
     if not files.exists(report):
         return False
-    parts = enumerate(files.read_json(report)["bytes"])
-    paths = [(_part_path(folder, unit, output), size) for output, size in parts]
+    sizes = enumerate(files.read_json(report)["bytes"])
+    parts = ((_part_path(folder, unit, output), size) for output, size in sizes)
     # After a power failure, a file may be empty or truncated.
-    return all(files.exists(path) and files.size(path) == size for path, size in paths)
+    return all(files.exists(path) and files.size(path) == size for path, size in parts)
 
 
 def _report_path(folder: str, unit: Unit) -> str:
-    """Returns the path of a unit's report, which marks its parts as complete."""
     return os.path.join(folder, f"{unit.index:06d}.json")
 
 
@@ -260,19 +255,15 @@ def _make_shards(
 ) -> Iterator[tuple[list[Document], list[bytes]]]:
     encode = _load_encoder(options)
     for shard_index, texts in enumerate(read_shards(unit, options.shard_bytes)):
-        documents = _encode_documents(texts, encode)
+        rows = iter(encode([line for text in texts for line in text]))
+        encoded = ([ids for ids in itertools.islice(rows, len(text)) if ids] for text in texts)
+        documents = [document for document in encoded if document]
         seed_key = f"{options.random_seed} {unit.index} {shard_index}"
         instances = _make_instances(options, documents, encode.vocab, seed_key)
         batches = map(encode_examples, record_batches(instances, options))
         records = list(itertools.chain.from_iterable(batches))
         _make_rng(seed_key).shuffle(records)
         yield documents, records
-
-
-def _encode_documents(texts: list[list[str]], encode: LineEncoder) -> list[Document]:
-    rows = iter(encode([line for text in texts for line in text]))
-    documents = [[ids for ids in itertools.islice(rows, len(text)) if ids] for text in texts]
-    return [document for document in documents if document]
 
 
 def _make_instances(
@@ -286,7 +277,6 @@ def _make_instances(
 
 
 def _make_rng(seed_key: str) -> random.Random:
-    """Returns a random number generator that depends only on the key."""
     digest = hashlib.blake2b(seed_key.encode(), digest_size=8).digest()
     return random.Random(int.from_bytes(digest, "big"))
 
@@ -304,9 +294,8 @@ def join_parts(
         raise UserError("No tokens in the input files: nothing to train on")
     warn_about_single_lines(counts["single_lines"], counts["documents"])
     if counts["single_document_shards"]:
-        problem = "contain only one document, so random next sentences come from the same document"
-        advice = "put a blank line between documents, or pass a larger --shard_mb"
-        warn(f"{counted(counts['single_document_shards'], 'shard', problem)}: {advice}")
+        problem = "have only one document, from which random next sentences come"
+        warn(counted(counts["single_document_shards"], "shard", problem))
     for _ in workers(functools.partial(_join_output, units, folder), list(enumerate(outputs))):
         pass
     files.remove_tree(folder)

@@ -171,7 +171,6 @@ class PretrainingRun(TrainingRun):
 
 
 def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None:
-    """Warns if the model was trained on the files, or without the next sentence loss."""
     folder = RunFolder.used_by(options)
     saved = folder.flags
     if folder.script != "run_pretraining":

@@ -217,8 +217,8 @@ def n_best_json(n_best_lists: Mapping[str, Sequence[Answer]]) -> str:
     keys = "text", "probability", "start_logit", "end_logit"
     contents = {
         qas_id: [
-            dict(zip(keys, (answer.text, probability, *answer[1:3]), strict=True))
-            for answer, probability in zip(answers, probabilities(answers), strict=True)
+            dict(zip(keys, (x.text, probability, *x[1:3]), strict=True))
+            for x, probability in zip(answers, probabilities(answers), strict=True)
         ]
         for qas_id, answers in n_best_lists.items()
     }
@@ -279,9 +279,7 @@ class Predictions(Sequence[AnswerPrediction]):
     def __getitem__(self, index: Any) -> Any:
         n_best = self._n_best_lists[index]
         pairs = zip(n_best.answers, probabilities(n_best.answers), strict=True)
-        spans = [
-            AnswerSpan(answer.text, share, answer.start, answer.end) for answer, share in pairs
-        ]
+        spans = [AnswerSpan(x.text, share, x.start, x.end) for x, share in pairs]
         answers = [span[:2] for span in spans]
         prediction = AnswerPrediction(n_best.text(self.threshold), answers, n_best.null_odds)
         prediction.spans = spans

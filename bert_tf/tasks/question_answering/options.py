@@ -114,8 +114,8 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
         """Yields a sentence if the model was trained with another kind of threshold."""
         found_threshold = folder.flags.get("null_score_diff_threshold") == "auto"
         if found_threshold and self.null_score_diff_threshold == 0.0:
-            advice = "pass this flag with the value in its eval_results.json"
-            yield f"{folder} was trained with --null_score_diff_threshold=auto: {advice}"
+            flag = "--null_score_diff_threshold"
+            yield f"{folder} was trained with {flag}=auto: pass that of its eval_results.json"
 
     def ignored_flag_warnings(self) -> list[str]:
         """Returns a warning for each flag that was set but has no effect."""
@@ -146,10 +146,8 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
 
     def _check_lengths(self) -> None:
         if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
-            raise UserError(
-                f"--max_seq_length={self.max_seq_length} must be greater than --max_query_length="
-                f"{self.max_query_length} plus {NUM_SPECIAL_TOKENS} special tokens"
-            )
+            least = f"--max_query_length={self.max_query_length} + {NUM_SPECIAL_TOKENS}"
+            raise UserError(f"--max_seq_length={self.max_seq_length} must be more than {least}")
 
 
 def _find_threshold(folder: Any) -> float:
@@ -157,5 +155,4 @@ def _find_threshold(folder: Any) -> float:
     try:
         return float(files.read_json(path)["null_score_diff_threshold"])
     except (UserError, ValueError, KeyError, TypeError) as error:
-        problem = "no null_score_diff_threshold, which training chose"
-        raise UserError(problem, at=path) from error
+        raise UserError("no valid null_score_diff_threshold", at=path) from error

@@ -22,10 +22,10 @@ from bert_tf.tables.read import is_object
 SEPARATORS = " \t\r\n\u202f"
 _WORD = re.compile(f"[^{SEPARATORS}]+")
 # Problems of questions, as worded in warnings.
-_EMPTY = 'are empty (check "question")'
-_CONTRADICTORY = 'are impossible, but have answers (check "is_impossible")'
+_EMPTY = "are empty"
+_CONTRADICTORY = "are impossible, but have answers"
 _MISALIGNED = "are skipped, because no answer is at answer_start"
-_BLANK = 'have an answer without text (check "answers")'
+_BLANK = "have an answer without text"
 _ABSENT = "have no answer that is in the text"
 _REPEATED = "have the id of an earlier question, which then does not count"
 # Fraction of questions that may have a problem without a warning.
@@ -243,8 +243,7 @@ def _training_answer(
     try:
         start, end = word_index_at[first], word_index_at[first + len(text) - 1]
     except IndexError:
-        problem = f"the answer {text[:40]!r} does not fit at answer_start={first}: the text has"
-        problem += f" {len(word_index_at)} characters"
+        problem = f"the text has no answer {text[:40]!r} at answer_start={first}"
         raise UserError(problem, at=location) from None
     # As in the original, `answer_start` may be off, as long as it is inside the right word.
     has_answer = " ".join(text.split()) in " ".join(words[start : end + 1])

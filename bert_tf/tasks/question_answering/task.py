@@ -86,14 +86,11 @@ class QuestionAnswering(Task):
         limit = options.max_answer_length
         num_long = int(np.sum(examples.answer_lengths > limit))
         if num_long > _MANY_LONG_ANSWERS * len(questions):
-            are_long = "are longer than --max_answer_length"
-            share = counted(num_long, "answer", are_long, of=len(questions))
-            longest = f"{limit} (up to {examples.answer_lengths.max()} word pieces)"
-            yield f"{path}: {share}={longest}, and can never be predicted"
+            are_long = f"are longer than --max_answer_length={limit}, and can never be predicted"
+            yield f"{path}: {counted(num_long, 'answer', are_long, of=len(questions))}"
         if is_training and (num_split := examples.num_split_answers(limit)):
-            are_split = "do not fit into any one window"
-            share = counted(num_split, "answer", are_split, of=len(questions))
-            yield f"{path}: {share}, and training treats them as unanswered"
+            are_split = "fit into no window, so that training treats them as unanswered"
+            yield f"{path}: {counted(num_split, 'answer', are_split, of=len(questions))}"
 
     def _make_windows(self, examples: Sequence[SquadExample]) -> Windows:
         options = self.options
@@ -151,8 +148,7 @@ class QuestionAnswering(Task):
         """Scores answers as the official SQuAD script does, or also by characters."""
         questions, texts = examples.questions, predictions.texts
         mode, character_scores = self.options.answer_scoring, {}
-        is_auto = mode == "auto"
-        if mode == "characters" or (is_auto and scoring.should_score_characters(questions)):
+        if mode != "words" and (mode != "auto" or scoring.should_score_characters(questions)):
             by_script = scoring.character_metrics(questions)
             character_scores = scoring.score(questions, texts, by_script)
         if not self.options.version_2_with_negative:
@@ -242,7 +238,7 @@ def _require_answers(examples: Sequence[SquadExample], path: str, negative: bool
     if missing:
         problem = f"{counted(len(missing), 'question', 'have')} no answer, for example {missing[0]}"
         needed = '"answers": [{"text": TEXT}, ...], or [] with --version_2_with_negative=true'
-        raise UserError(f"{problem}. --do_eval needs {needed}", at=path)
+        raise UserError(problem, at=path, fix=f"--do_eval needs {needed}")
 
 
 def top_positions(outputs: Mapping[str, Any], count: int, max_seq_length: int) -> dict[str, Any]:

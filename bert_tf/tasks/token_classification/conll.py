@@ -88,7 +88,10 @@ def read_conll(
     is_json = path.lower().removesuffix(".gz").endswith(EXTENSIONS)
     lines = list(itertools.islice(files.read_lines(path), _NUM_CHECKED)) or [""]
     lines[0] = lines[0].removeprefix("\ufeff")
-    _require_supported(path, lines)
+    lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
+    if lists and 2 * len(lists) >= len(lines):
+        problem = "lists that are written as strings: write JSON lines with lists"
+        raise UserError(problem, at=Place(path, lists[0]))
     if is_json or is_object(lines[0]):
         read_json(file, (token_column, label_column), need_labels, split)
     else:
@@ -106,14 +109,6 @@ def read_conll(
             note(f"labels such as {example} are entities ({file.scheme}){words}", at=path)
         file.targets = schemes.convert(file.labels, file.sentence_starts, file.scheme)
     return file
-
-
-def _require_supported(path: str, lines: Sequence[str]) -> None:
-    """Raises a UserError if the first lines show a format that looks like columns, but is not."""
-    lists = [number for number, line in enumerate(lines, 1) if _LIST.search(line)]
-    if lists and 2 * len(lists) >= len(lines):
-        problem = "the words or labels are lists that are written as strings"
-        raise UserError(problem, at=Place(path, lists[0]), fix="Write JSON lines with lists")
 
 
 def _read_lines(
@@ -258,9 +253,8 @@ def _are_sentences(
     if any("\t" in line or DOCUMENT in line for line in lines):
         return False
     if max(widths) == 1:
-        return sum(is_cjk(char) for (word,) in rows for char in word) > _MAX_CJK_PER_WORD * len(
-            rows
-        )
+        num_cjk = sum(is_cjk(char) for (word,) in rows for char in word)
+        return num_cjk > _MAX_CJK_PER_WORD * len(rows)
     last = Counter(row[-1] for row in rows)
     are_labels = labels is None or any(label in labels or is_label(label) for label in last)
     # Labels repeat, and sentences in columns have blank lines between them.
@@ -279,13 +273,8 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
         return scheme
     position, odd = next((n, label) for n, label in enumerate(file.labels) if not is_label(label))
     number, index = file.line_numbers[position], file.label_index
-    row = [odd] if index is None else file.rows[number - 1] or []
-    # Entities in another column, if the user did not choose one.
-    others = [n for n, cell in enumerate(row, 1) if re.fullmatch("O|[BIES]-.+", cell)]
     if misfits := schemes.explain_misfits(counts):
         advice = f"{misfits}. Correct them, or pass --label_scheme=plain"
-    elif others and label_column == LAST:
-        advice = f"Column {others[-1]} has one: pass --label_column={others[-1]}"
     elif wanted == AUTO and len(counts) > 1 and not all(x.lstrip("+-").isdecimal() for x in counts):
         note(f"labels such as {odd} are no entities: --label_scheme=plain", at=file.path)
         return PLAIN

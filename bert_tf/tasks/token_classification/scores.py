@@ -109,9 +109,9 @@ def make_report(
     sentences, right = np.repeat(rows, [*map(len, gold)]), labels[0] == labels[1]
     counts = Counts.of_classes(true_ids, predicted_ids, sentences)
     if not is_plain:  # The metrics are those of entities, as in `entity_scores`.
-        both = true, predicted
         parts = [
-            {(row, *x) for row in rows for x in find_entities(part[row].labels)} for part in both
+            {(row, *x) for row in rows for x in find_entities(part[row].labels)}
+            for part in (true, predicted)
         ]
         id_of = {name: index for index, name in enumerate(names)}
         found = (sorted(part) for part in (*parts, parts[0] & parts[1]))
@@ -122,9 +122,7 @@ def make_report(
             "text": [" ".join(sentence.words) for sentence in predicted],
             "label": [*map(_format, true)],
             "prediction": [*map(_format, predicted)],
-            "lowest_probability": [
-                min(sentence.probabilities, default=1.0) for sentence in predicted
-            ],
+            "lowest_probability": [min(x.probabilities, default=1.0) for x in predicted],
         },
         losses=losses,
         is_wrong=np.bincount(sentences, ~right, len(gold)) > 0,
@@ -137,7 +135,6 @@ def make_report(
 
 
 def _format(sentence: LabeledWords) -> str:
-    """Lists the entities of a sentence with their types, or all words with their plain labels."""
     words = zip(sentence.labels, sentence.words, strict=True)
     pairs = words if sentence.is_plain else sentence.entities
     return "; ".join(f"{text} ({name or 'entity'})" for name, text in pairs)

@@ -25,8 +25,6 @@ _MAX_SENTENCE_WORDS = 500
 # Mean above which sentences are whole documents; in CoNLL-2003 it is 14, in law texts about 40.
 _MAX_MEAN_WORDS = 60
 _MIN_SENTENCE_WORDS = 1.5  # on average
-# Among fewer words, all may be parts of entities.
-_MIN_LABELS = 10
 # What words may begin or end with that is not part of them, such as `en:`, `_2` or `|`.
 _MARK = "[!#-+./:-@[-`{-~｜／＿-]"  # not every \W: in Hindi, vowels are
 _AFFIXES = {
@@ -116,8 +114,7 @@ def labels_to_learn(file: ConllFile, given: str) -> list[str]:
     for number, label in zip(file.line_numbers, file.targets, strict=True):
         if label not in labels:
             problem = f"label {label} is not one of {', '.join(labels)}"
-            advice = "For other labels, start from a published model"
-            raise UserError(problem, at=Place(file.path, number), fix=advice)
+            raise UserError(problem, at=Place(file.path, number))
     if len(labels) < 2:
         raise UserError(f"all labels are {file.targets[0]}; nothing to learn", at=file.path)
     return labels
@@ -179,14 +176,9 @@ def check_sentences(
         problem = f"{len(examples)} sentences have only {len(words)} words"
         yield f"{problem}. Are there blank lines between the words?"
     yield from _check_affixes({*words})
-    # Word segmentation has labels without types, and no O.
-    has_types = any("-" in label for label in file.targets)
-    is_plain, has_outside = file.scheme == PLAIN, OUTSIDE in file.targets
-    if has_types and not (is_plain or has_outside) and len(file.targets) >= _MIN_LABELS:
-        yield "no word has the label O, which words outside of entities need"
     if doc_context and not any(row and DOCUMENT in row for row in file.rows):
         yield f"--doc_context: no {DOCUMENT} line, so it is read as one document"
-    name_of = str if is_plain else type_of  # as the metrics compare
+    name_of = str if file.scheme == PLAIN else type_of  # as the metrics compare
     yield from lint.unseen([*map(name_of, file.targets)], map(name_of, labels))
 
 

@@ -20,8 +20,7 @@ from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature
-from bert_tf.data.split_files import find_files
-from bert_tf.finetuning import run_checks
+from bert_tf.data.split_files import find_files, no_file
 from bert_tf.finetuning.prediction import TABLE_ADVICE, warn_about_empty_texts
 from bert_tf.finetuning.task import LOSS, Metric, Schema, Task, Traits, Written
 from bert_tf.report.evaluation import EvaluationReport
@@ -87,7 +86,7 @@ class TokenClassification(Task):
             # Folders of version 1.0 do not say it: all labels were those of entities.
             scheme = folder.entry(_SCHEME) or (PLAIN if wanted == PLAIN else ENTITIES)
             if wanted not in (AUTO, scheme):
-                problem = f"--label_scheme={wanted}, but the model was trained with {scheme} labels"
+                problem = f"was trained with --label_scheme={scheme}, not {wanted}"
                 raise UserError(problem, at=str(folder))
             is_valid = str.strip if scheme == PLAIN else is_label
             advice = ". For labels that are not those of entities, also pass --label_scheme=plain"
@@ -125,7 +124,7 @@ class TokenClassification(Task):
         """Yields what looks wrong in words and labels."""
         path, labels = examples.file.path, self.schema.labels
         if split == "train":
-            yield from run_checks.check_similar_labels(labels, path)
+            yield from lint.at(path, lint.label_names(labels))
         texts = [words for words, _ in examples]
         yield from self.tokenizer.check_texts(path, texts, are_words=True)
         yield from examples.file.problems
@@ -156,8 +155,7 @@ class TokenClassification(Task):
         can_be_found = is_named or files.is_dir(data_dir)
         found = find_files(self.options, [split], _EXTENSIONS) if can_be_found else {}
         if split not in found:
-            problem = f"No such file: {paths[0]} ({files.describe_parent(paths[0])})"
-            raise UserError(problem, fix=f"Pass --{split}_file")
+            raise no_file(split, data_dir)
         return found[split]
 
     def _make_sentences(self, file: ConllFile) -> Sentences:
@@ -282,7 +280,6 @@ class TokenClassification(Task):
     def _score(
         self, examples: Sentences, predictions: Sequence[LabeledWords], log_them: bool = True
     ) -> tuple[dict[str, float], dict[str, Any]]:
-        """Returns the metrics, and scores of each entity type and label."""
         file, predicted = examples.file, [sentence.labels for sentence in predictions]
         starts = itertools.pairwise(file.sentence_starts)
         gold = [file.targets[first:stop] for first, stop in starts]
@@ -307,9 +304,9 @@ class TokenClassification(Task):
         for index, item in enumerate(inputs):
             words = self._split_words(item) if isinstance(item, str) else item
             if not isinstance(words, list | tuple) or not all(isinstance(x, str) for x in words):
-                expected = "expected a string, or a tuple of words"
-                received = f"Received: {repr(item)[:100]}{TABLE_ADVICE}"
-                raise UserError(f"{expected}. {received}", at=Input(index))
+                received = f"{repr(item)[:100]}{TABLE_ADVICE}"
+                problem = f"expected a string, or a tuple of words. Received: {received}"
+                raise UserError(problem, at=Input(index))
             # For a tuple, the places of entities are those of words.
             file.add_sentence(index, words, text=item if isinstance(item, str) else None)
         warn_about_empty_texts(inputs)

@@ -112,7 +112,7 @@ def test_special_tokens_in_no_text_warn(marked, tmp_path, run_log, tokens, warns
     write(tmp_path / "data", "train.tsv", ROWS[:8])
     run = custom_options(marked, tmp_path, special_tokens=tokens, do_train=True)
     classification.run(dataclasses.replace(run, num_train_epochs=0.5, dev_fraction=0))
-    warning = "No text for training has any of the special tokens [e1], [e2]. Compare"
+    warning = "2 of 2 special tokens are not in the training data: [e1], [e2]"
     assert (warning in run_log.text) == warns
 
 

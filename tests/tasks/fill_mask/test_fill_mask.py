@@ -299,14 +299,6 @@ def test_text_on_the_command_line(model, folder, capsysbinary):
     assert [len(line.split()) for line in lines] == [2] * 5 + [0]
 
 
-def test_table_in_a_json_file_warns(model, folder, run_log):
-    for output_format in ("jsonl", "table"):
-        run_log.clear()
-        path = str(folder / f"{output_format}.jsonl")
-        fill_mask.run(options(model, folder, output_file=path, output_format=output_format))
-        assert ("pass --output_format=jsonl" in run_log.text) == (output_format == "table")
-
-
 def test_unknown_words_warn(model, folder, run_log):
     run(model, folder)
     assert "[UNK]" not in run_log.text
@@ -391,17 +383,13 @@ def test_whole_words_of_small_bert(folder):
 
 
 INVALID_OPTIONS = {
-    "two inputs": ({"text": "[MASK]"}, "Pass either --input_file=FILE"),
     "no input": ({"input_file": None}, "Pass either --input_file=FILE"),
     "text without mask": (
         {"input_file": None, "text": "nothing"},
         "--text: expected a text with [MASK]",
     ),
-    "no output": ({"output_file": ""}, "--output_file is empty"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
-    "output format": ({"output_format": "csv"}, "--output_format must be one of table, jsonl"),
     "top_k": ({"top_k": 0}, "--top_k must be between 1 and 1000"),
-    "batch size": ({"batch_size": 0}, "--batch_size must be between 1"),
     "pieces without whole words": (
         {"max_word_pieces": 2},
         "--max_word_pieces needs --whole_word=true",
@@ -410,12 +398,7 @@ INVALID_OPTIONS = {
         {"whole_word": True, "max_seq_length": 4},
         "--max_seq_length=4 has no room for --max_word_pieces=3",
     ),
-    "casing": (
-        {"init_checkpoint": "cased_L-12_H-768_A-12/bert_model.ckpt"},
-        "--do_lower_case=false",
-    ),
     "missing input file": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
-    "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
     "missing folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
 }
 
@@ -436,15 +419,14 @@ def test_line_without_mask(model, folder, monkeypatch):
     monkeypatch.setattr(fill_mask, "FillMask", None)
     with pytest.raises(UserError, match=r"in\.txt:3: expected a text with \[MASK\]"):
         run(model, folder)
+
+
+def test_blank_lines(model, folder, monkeypatch):
     (folder / "in.txt").write_text("\n\n")
-    with pytest.raises(UserError, match=r"in\.txt contains no text"):
-        run(model, folder)
-
-
-def test_stream_of_blank_lines(model, folder, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"\n \n")))
-    with pytest.raises(UserError, match="<stdin> contains no text"):
-        run(model, folder, input_file="-")
+    for path, name in (("-", "<stdin>"), (str(folder / "in.txt"), "in.txt")):
+        with pytest.raises(UserError, match=f"{name} contains no text"):
+            run(model, folder, input_file=path)
     assert not (folder / "out").exists()
 
 
@@ -457,16 +439,14 @@ def test_input_file_is_not_overwritten(model, folder):
 def test_vocabulary_without_mask_token(model, folder):
     names = [name.replace("[MASK]", "mask") for name in model.names]
     (folder / "vocab.txt").write_text("\n".join(names) + "\n")
-    with pytest.raises(UserError, match=r"vocab\.txt has no \[MASK\]"):
+    with pytest.raises(UserError, match=r"vocab\.txt: lacks \[MASK\]"):
         run(model, folder, vocab_file=str(folder / "vocab.txt"))
 
 
 def test_checkpoint_without_masked_lm_head(model, folder):
     weights = {name: v for name, v in model.values.items() if not name.startswith("cls/pred")}
     checkpoint.write(str(folder / "fine_tuned.ckpt"), weights)
-    with pytest.raises(
-        UserError, match=r"has no masked-LM head.*cls/predictions \(5\).*bert_model"
-    ):
+    with pytest.raises(UserError, match=r"no masked-LM head.*cls/predictions \(5\)"):
         run(model, folder, init_checkpoint=str(folder / "fine_tuned.ckpt"))
     assert not (folder / "out").exists()
 

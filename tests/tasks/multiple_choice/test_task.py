@@ -214,30 +214,15 @@ RACE = '{"sent1": "a", "sent2": "b?", "e": [["x", "y"], ["z", "w"]], "label": "A
         (f"{HEADER}\na,b,c,d,e,f,4\n", {}, ":2: the label must be one of 0, 1, 2.* Received: '4'"),
         (f"{HEADER},ending1\n", {}, "train.csv:1: columns 4 and 8 are both called 'ending1"),
         (f"{HEADER}\n", {}, "contains no question"),
-        ("", {}, "contains no question"),
-        (RACE, IN_E, "train.csv:1: several questions"),
+        (RACE, IN_E, "train.csv:1: the ending must be a string"),
         ('{"sent1": "", "sent2": "", "e": ["a", null], "label": 0}', IN_E, "Received: 'null'"),
-        (
-            '{"sent1": "", "sent2": "", "e": "a", "label": 0}',
-            IN_E,
-            "at least two endings: .* a list",
-        ),
+        ('{"sent1": "", "sent2": "", "e": "a", "label": 0}', IN_E, "two or more endings"),
         (
             '{"sent1": "a", "sent2": "", "e": ["b", "c", "d"], "label": 0}',
             IN_E,
             ":1: expected at most 2 endings, as the model .* Received: 3",
         ),
-        (f"{HEADER}\na,b,c,d,e,f,0\n", {"ending_columns": ""}, ":2: a question needs at least two"),
-        (
-            f"{HEADER}\na,b,c,d,e,f,0\n",
-            {"context_column": ""},
-            "train.csv:1: there is no column ''",
-        ),
-        (
-            f"{HEADER}\na,b,c,d,e,f,0\n",
-            {"label_column": "sent1"},
-            "--context_column and --label_column=sent1 are the same",
-        ),
+        (f"{HEADER}\na,b,c,d,e,f,0\n", {"ending_columns": ""}, ":2: a question needs two or more"),
     ],
 )
 def test_invalid_files_and_flags(tmp_path, content, flags, message):
@@ -262,13 +247,6 @@ def test_another_folder_may_have_another_number_of_endings(trained_model, tiny, 
     flags = {"ending_columns": "e", "init_checkpoint": str(out), "do_eval": True}
     results = multiple_choice.run(options(tiny, tmp_path, tmp_path, **flags))
     assert results.metrics["eval_accuracy"] in (0, 1)
-
-
-def test_unknown_words_warning(tiny, tmp_path, run_log):
-    write_csv(tmp_path / "train.csv", [("xyz", "qqq", "zzz", "www", "vvv", "uuu", "ttt", 0)] * 9)
-    multiple_choice.run(options(tiny, tmp_path, tmp_path, do_train=True, num_train_epochs=1.0))
-    (problem,) = (text for text in run_log.messages if "[UNK]" in text)
-    assert problem.startswith(f"{tmp_path}/train.csv: ")
 
 
 TRANSFORMERS_CODE = """
@@ -330,20 +308,14 @@ def test_labels_of_columns_with_numbers_as_names(tmp_path):
         read_questions(options, "train", None)
 
 
-def test_constant_labels_warn(tiny, tmp_path):
+def test_unusual_questions_warn(tiny, tmp_path):
     write_csv(tmp_path / "val.csv", labeled_questions(lambda n: 2))
     message = f"{tmp_path}/val.csv: all 20 rows have the label '2'"
     assert find_problems(tiny, tmp_path, "eval") == [message]
-
-
-def test_empty_endings_warning(tiny, tmp_path):
     with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "", "b", "c"))
     write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
     message = "3 of 5 questions have an empty ending"
     assert find_problems(tiny, tmp_path, "train") == [f"{tmp_path}/train.csv: {message}"]
-
-
-def test_equal_endings_warning(tiny, tmp_path):
     equal = labeled_questions(lambda n: n % 4, count=10, endings=("a", "a", "b", "c"))
     different = labeled_questions(lambda n: n % 4, count=10, endings=("a", "b", "c", "d"))
     write_csv(tmp_path / "train.csv", equal + different)
@@ -404,24 +376,13 @@ def test_nested_choices(tmp_path, run_log, choices_of, answer_of, column):
     assert read_questions(MultipleChoiceOptions(**flags), "train", None) == EXPECTED
 
 
-def test_nested_choices_case(tmp_path):
-    (tmp_path / "train.jsonl").write_text(
-        '{"id": "1", "answerKey": "B", "question": {"stem": "Where do you buy bread?", "choices": '
-        '[{"label": "A", "text": "a lake"}, {"label": "B", "text": "a bakery"}]}}\n'
-    )
-    flags = {**NESTED_FLAGS, "label_column": "answerKey", "ending_columns": "question.choices"}
-    options = MultipleChoiceOptions(**flags, data_dir=str(tmp_path))
-    expected = Question("Where do you buy bread?", ("a lake", "a bakery"), 1)
-    assert read_questions(options, "train", None) == [expected]
-
-
 @pytest.mark.parametrize(
     ("choices_of", "answer", "message"),
     [
         (labeled_choices, "F", "the label must be one of 0, 1, 2, A, B, C. Received: 'F'"),
         (lambda t: t, 3, "must be one of 0, 1, 2, A, B, C. Received: .3."),
         (lambda t: labeled_choices(t, "AAAAA"), "A", "not every ending has a label of its own"),
-        (lambda t: [{"label": "A", "x": "b"}], "A", "without the key 'text'.*: label, x"),
+        (lambda t: [{"label": "A", "x": "b"}] * 2, "A", "the ending must be a string"),
     ],
 )
 def test_invalid_nested_choices(tmp_path, choices_of, answer, message):
@@ -440,10 +401,10 @@ def test_columns_of_one_split(tmp_path):
     assert read_questions(run_options, "train", None) == [Question("the film", ("good", "bad"), 1)]
     assert read_questions(run_options, "eval", None) == [Question("the plot", ("good", "bad"), 1)]
     run_options = MultipleChoiceOptions(**flags | {"context_column": "q"})
-    with pytest.raises(UserError, match="only this file differs, add ,eval:NAME to --context_col"):
+    with pytest.raises(UserError, match="only this file differs, add ,eval:NAME"):
         read_questions(run_options, "eval", None)
     run_options = MultipleChoiceOptions(**flags | {"question_column": "sent2"})
-    with pytest.raises(UserError, match=r"no common beginning, pass --question_column=$"):
+    with pytest.raises(UserError, match="no column 'sent2'"):
         read_questions(run_options, "train", None)
 
 

@@ -170,7 +170,10 @@ def _interrupt(*args):
     raise KeyboardInterrupt
 
 
-def test_parts_of_modified_input_are_not_reused(tiny, corpus, monkeypatch):
+def test_parts_of_another_run_are_not_reused(tiny, corpus, monkeypatch):
+    complete = create_sharded(tiny, corpus, "whole", random_seed=2)
+    assert len(os.listdir(leave_unmerged_parts(tiny, corpus, monkeypatch))) > 4
+    assert create_sharded(tiny, corpus, "out", random_seed=2) == complete
     leave_unmerged_parts(tiny, corpus, monkeypatch)
     text = (corpus / "one.txt").read_text()
     (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
@@ -191,7 +194,7 @@ def test_single_document_shards_warning(tiny, corpus, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
     create_sharded(tiny, corpus, "one", input_file=text)
-    assert "1 shard contains only one document" in caplog.text
+    assert "1 shard has only one document" in caplog.text
 
 
 def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):
@@ -293,12 +296,6 @@ def test_invalid_beam_options(tiny, corpus, monkeypatch):
         create_data.run(options(tiny, corpus, beam_options="region=x"))
 
 
-def test_parts_of_different_command_are_not_reused(tiny, corpus, monkeypatch):
-    complete = create_sharded(tiny, corpus, "whole", random_seed=2)
-    assert len(os.listdir(leave_unmerged_parts(tiny, corpus, monkeypatch))) > 4
-    assert create_sharded(tiny, corpus, "out", random_seed=2) == complete
-
-
 # ---- Invalid input -------------------------------------------------------------------------
 
 
@@ -338,16 +335,11 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
     assert_rejected(r"lacks \[UNK\], \[MASK\]", vocab_file=vocab)
     assert_rejected("--max_seq_length must be between 5 and", max_seq_length=4)
-    assert_rejected("--masked_lm_prob must be between 0 and 1", masked_lm_prob=1.5)
-    assert_rejected("--dupe_factor must be between 1", dupe_factor=0)
     assert_rejected("--output_file", output_file=None)
-    assert_rejected("needs --do_whole_word_mask=true", whole_word_segments="jieba:lcut")
     segments = {"do_whole_word_mask": True, "whole_word_segments": f"{corpus}/absent.txt"}
     assert_rejected("No such file: .*absent.txt", **segments)
-    assert_rejected("must name files", output_file=",")
     assert_rejected("must name files", input_file=" , ")
     assert_rejected("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
-    assert_rejected("also an input", output_file=f"{corpus}/one.txt")
     assert_rejected("also an input", output_file=tiny.flags["vocab_file"])
     assert_rejected(r"No file matches .*empty/\*", input_file=_folder(corpus / "empty"))
 
@@ -355,14 +347,6 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
 def _folder(path) -> str:
     path.mkdir()
     return str(path)
-
-
-def test_low_max_predictions_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
-    create_data.run(options(tiny, corpus, masked_lm_prob=0.25))
-    assert "--masked_lm_prob * --max_seq_length = 6" in caplog.text
-    create_data.run(options(tiny, corpus, masked_lm_prob=0.25, max_predictions_per_seq=6))
-    assert caplog.text.count("--max_predictions_per_seq") == 1
 
 
 def test_folders_and_compressed_inputs(tiny, corpus):
@@ -404,15 +388,9 @@ def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
     ("text", "message"),
     [
         ("the good film " * 300, "97% of the text will be truncated"),
-        (
-            "1\tthe good film\n2\tthe plot\n",
-            "2 of 2 lines have tabs, JSON or HTML",
-        ),
+        ("1\tthe good film\n2\tthe plot\n", "2 of 2 lines have tabs, JSON or HTML"),
         ("the 51\nfilm 7\n" * 10, "one.txt: 20 of 20 lines are a word and its frequency"),
-        ("<doc id=1>\n" + "the good film\n" * 9 + "</doc>\n", "one.txt: 2 of 11 lines are tags"),
-        ("the good film " * 6 + "\nthe plot\n", None),
-        ("Film 1\nthe plot\n", None),
-        ("the good film " * 6 + "\n", None),
+        ("the good film " * 6 + "\nFilm 1\nthe plot\n", None),
     ],
 )
 def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
@@ -420,13 +398,13 @@ def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
     assert (message or "") in caplog.text
-    warnings = ("will be truncated", "to be wrapped", "lines have tabs", "frequency", "are tags")
+    warnings = ("will be truncated", "lines have tabs", "frequency")
     assert bool(message) == any(text in caplog.text for text in warnings)
 
 
 def test_file_of_blank_lines(tiny, corpus, caplog):
     (corpus / "blank.txt").write_text("\n \n")
-    with pytest.raises(UserError, match=r"No tokens in .*blank\.txt: nothing to train on"):
+    with pytest.raises(UserError, match="No tokens in the input files"):
         create_data.run(options(tiny, corpus, input_file=str(corpus / "blank.txt")))
     (corpus / "one.txt").write_text("the film\n")
     paths = f"{corpus}/blank.txt,{corpus}/one.txt"

@@ -16,7 +16,6 @@ from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions, PretrainingOptions
 from bert_tf.tasks import pretraining
 from bert_tf.tasks.pretraining import create_data
-from tests.base.test_locks import hold
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
 from tests.tasks.pretraining.test_create_data import options as data_options
 
@@ -114,8 +113,6 @@ def test_evaluation_during_training(tiny, records, run_log):
     history = json.loads((out / "evaluations.json").read_text())
     assert [evaluation["step"] for evaluation in history["evaluations"]] == [2, 4, 6, 8]
     assert len((out / "training_curve.tsv").read_text().splitlines()) == 9
-    with pytest.raises(UserError, match="--eval_every needs --do_train=true"):
-        pretraining.run(options(tiny, records, do_eval=True, eval_every=2))
 
 
 def test_complete_training_is_skipped(tiny, records, run_log):
@@ -127,7 +124,8 @@ def test_complete_training_is_skipped(tiny, records, run_log):
     (message,) = [r for r in run_log.records if "initialized randomly" in r.getMessage()]
     assert message.levelname == "INFO"
     pretraining.run(run)
-    assert "model.ckpt-6 is already at step 6 of 6. Raise --num_train_steps to con" in run_log.text
+    message = "model.ckpt-6: Skipping training: it ended at step 6 of 6; to continue, raise --num_t"
+    assert message in run_log.text
 
 
 def test_micro_batches_equal_the_full_batch(tiny, records):
@@ -157,8 +155,6 @@ def test_lamb_learns_and_resumes(tiny, records):
     first = pretraining.run(options(tiny, records, do_eval=True, **flags))
     longer = options(tiny, records, do_eval=True, num_train_steps=30, **flags)
     assert pretraining.run(longer).metrics["masked_lm_loss"] < first.metrics["masked_lm_loss"]
-    with pytest.raises(UserError, match="--optimizer must be one of adamw, lamb"):
-        pretraining.run(options(tiny, records, **{**flags, "optimizer": "sgd"}))
 
 
 def test_unused_next_sentence_head_does_not_change(tiny, records, run_log):
@@ -174,7 +170,7 @@ def test_unused_next_sentence_head_does_not_change(tiny, records, run_log):
     assert "next_sentence_loss" not in metrics
     assert "use_next_sentence" not in run_log.text
     pretraining.run(options(tiny, records, do_eval=True))
-    assert "out was trained with --use_next_sentence=false: pass it, too" in run_log.text
+    assert "out was trained with --use_next_sentence=false" in run_log.text
 
 
 def test_xla_compiles_training_and_evaluation(tiny, records, run_log):
@@ -185,7 +181,7 @@ def test_xla_compiles_training_and_evaluation(tiny, records, run_log):
     length = run.max_seq_length
     for compiled in ("training step", "model"):
         assert f"XLA compiles the {compiled} first" in run_log.text
-    assert run_log.text.count(f"Texts are padded to {length} tokens") == 2
+    assert run_log.text.count(f"padding to {length} tokens") == 2
 
 
 def test_evaluation_on_training_records_warns(tiny, records, run_log):
@@ -199,16 +195,13 @@ def test_evaluation_on_training_records_warns(tiny, records, run_log):
     assert "out was trained on 1 of these 2 files" in run_log.text
 
 
-@pytest.mark.parametrize("warns", [False, True])
-def test_number_of_epochs_is_logged(tiny, records, run_log, warns):
+def test_number_of_epochs_is_logged(tiny, records, run_log):
     count = sum(count_records(path) for path in glob.glob(f"{records}/*.tfr"))
-    changes = {"num_train_steps": 2, "train_batch_size": 21 * count if warns else count}
-    pretraining.run(options(tiny, records, do_train=True, do_eval=not warns, **changes))
+    changes = {"num_train_steps": 2, "train_batch_size": 21 * count}
+    pretraining.run(options(tiny, records, do_train=True, **changes))
     (record,) = [record for record in run_log.records if "has about" in record.getMessage()]
-    used = "" if warns else ". The evaluation is on them, too"
-    epochs = f"read {42 if warns else 2}.0 times each"
-    expected = f"--input_file has about {count} records: {epochs}{used}"
-    assert (record.getMessage(), record.levelname == "WARNING") == (expected, warns)
+    expected = f"--input_file has about {count} records, read 42.0 times each"
+    assert (record.getMessage(), record.levelname) == (expected, "WARNING")
 
 
 def test_evaluation_repeats_a_small_dataset(tiny, records):
@@ -232,10 +225,8 @@ def test_lengths_must_match_the_records(tiny, records, has_metadata):
             pretraining.run(options(tiny, records, do_train=True, **changes))
         assert not (records / "out").exists()
 
-    assert_rejected(
-        r"a\.tfr were made with --max_seq_length=24, not --max_seq_length=16", max_seq_length=16
-    )
-    assert_rejected("--max_predictions_per_seq=4, not --max_pred", max_predictions_per_seq=5)
+    assert_rejected(r"a\.tfr: made with --max_seq_length=24, not 16", max_seq_length=16)
+    assert_rejected("--max_predictions_per_seq=4, not 5", max_predictions_per_seq=5)
     pretraining.run(options(tiny, records, do_eval=True))
 
 
@@ -247,11 +238,8 @@ def test_invalid_record_files(tiny, records):
             pretraining.run(options(tiny, records, do_train=True, input_file=f"{records}/{name}"))
 
     assert_rejected("No file matches", "absent*")
-    assert_rejected("empty has no records with input_ids, ", "empty", b"")
-    message = "text is not a TFRecord file of examples, or is damaged"
-    assert_rejected(message, "text", b"no record at all, but text\n")
-    (records / "empty.json").write_text((records / "a.tfr.json").read_text())
-    assert_rejected("empty has no records with input_ids, ", "empty", b"")
+    assert_rejected("empty: damaged, or no TFRecord file", "empty", b"")
+    assert_rejected("text: damaged, or no TFRecord file", "text", b"no record at all, but text\n")
     (records / "a.tfr.json").write_text("{")
     assert_rejected(r"a\.tfr\.json:1: invalid JSON", "a.tfr")
 
@@ -263,10 +251,15 @@ def test_incompatible_vocabularies(tiny, records):
     with pytest.raises(UserError, match=r"a\.tfr and .*b\.tfr use different vocab"):
         pretraining.run(options(tiny, records, do_train=True))
     path.write_text(json.dumps({**metadata, "vocab_size": 20}))
-    with pytest.raises(
-        UserError, match="a vocabulary of at least 20 entries, but the model has only 19"
-    ):
-        pretraining.run(options(tiny, records, do_train=True))
+    for has_metadata in (True, False):
+        if not has_metadata:
+            path.unlink()
+            config = {**json.loads((tiny.folder / "bert_config.json").read_text()), "vocab_size": 8}
+            (records / "small.json").write_text(json.dumps(config))
+        small = {} if has_metadata else {"bert_config_file": str(records / "small.json")}
+        small["input_file"] = f"{records}/b.tfr"
+        with pytest.raises(UserError, match=r"or more vocabulary entries, not (19|8)"):
+            pretraining.run(options(tiny, records, do_train=True, **small))
 
 
 def test_resumed_run_with_another_vocabulary_is_rejected(tiny, records, tmp_path):
@@ -284,8 +277,7 @@ def test_evaluation_of_a_model_without_the_heads_names_the_script(tiny, records,
     BertModel(tiny.config).save(tmp_path / "encoder.keras")
     start = {"do_eval": True, "init_checkpoint": str(tmp_path / "encoder.keras")}
     pretraining.run(options(tiny, records, **start))
-    message = "Pass --do_train=true, or a checkpoint that run_pretraining.py trained"
-    assert message in run_log.text
+    assert "initialized randomly: cls/" in run_log.text
 
 
 def test_vocabulary_next_to_the_checkpoint(tiny, records, tmp_path):
@@ -298,24 +290,6 @@ def test_vocabulary_next_to_the_checkpoint(tiny, records, tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join([*lines[:-2], lines[-1], lines[-2]]) + "\n")
     with pytest.raises(UserError, match=r"init_checkpoint=.* and .*a\.tfr use different vocabular"):
         pretraining.run(options(tiny, records, **start))
-
-
-def test_vocabularies_that_cannot_be_compared_are_reported(tiny, records, tmp_path, run_log):
-    for path in tiny.folder.glob("bert_model.ckpt*"):
-        shutil.copy(path, tmp_path)
-    start = {"do_eval": True, "init_checkpoint": str(tmp_path / "bert_model.ckpt")}
-    pretraining.run(options(tiny, records, **start))
-    assert (
-        "Cannot compare the vocabularies of the records and the model: the model has no"
-        in run_log.text
-    )
-    run_log.clear()
-    shutil.copy(tiny.flags["vocab_file"], tmp_path / "vocab.txt")
-    pretraining.run(options(tiny, records, **start))
-    assert "Cannot compare the vocabularies" not in run_log.text
-    (records / "a.tfr.json").unlink()
-    pretraining.run(options(tiny, records, **start))
-    assert "Cannot compare the vocabularies" in run_log.text
 
 
 def test_other_vocabulary_than_in_pretraining_warns(tiny, records, tmp_path, run_log):
@@ -334,34 +308,12 @@ def test_other_vocabulary_than_in_pretraining_warns(tiny, records, tmp_path, run
     assert run_log.text.count(message) == 2
 
 
-def test_out_of_range_ids(tiny, records):
-    (records / "a.tfr.json").unlink()
-    config = {**json.loads((tiny.folder / "bert_config.json").read_text()), "vocab_size": 8}
-    (records / "small.json").write_text(json.dumps(config))
-    small = {"bert_config_file": str(records / "small.json"), "input_file": f"{records}/a.tfr"}
-    with pytest.raises(UserError, match="entries, but the model has only 8"):
-        pretraining.run(options(tiny, records, do_eval=True, **small))
-
-
 def test_truncated_records(tiny, records):
     content = (records / "a.tfr").read_bytes()
     (records / "a.tfr").write_bytes(content[: len(content) // 2 + 60])
-    with pytest.raises(UserError, match=r"a\.tfr has \d+ bytes instead of \d+: it is incomplete"):
+    with pytest.raises(UserError, match=r"a\.tfr: incomplete: \d+ of \d+ bytes"):
         pretraining.run(options(tiny, records, do_train=True))
     assert not (records / "out").exists()
     (records / "a.tfr.json").unlink()  # The original writes no metadata.
     with pytest.raises(UserError, match=r"a\.tfr is not a complete TFRecord file"):
         pretraining.run(options(tiny, records, do_train=True, num_train_steps=60))
-
-
-def test_output_dir_locked_by_concurrent_training_run(tiny, records):
-    process = hold(f"{records}/out/.lock")
-    with pytest.raises(UserError, match=f"out is in use by process {process.pid} on"):
-        pretraining.run(options(tiny, records, do_train=True))
-    process.communicate("")
-    assert process.returncode == 0
-
-
-def test_no_step_requested(tiny, records):
-    with pytest.raises(UserError, match="Nothing to do"):
-        pretraining.run(options(tiny, records))

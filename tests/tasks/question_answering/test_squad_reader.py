@@ -71,7 +71,7 @@ def test_files_rejected_by_the_original_are_rejected(tmp_path):
         fails_later = case.get("exception") == "AttributeError" or "tokens" in case["name"]
         results.add(case["result"])
         if case["result"] == "error" and not fails_later:
-            reason = "has no|expected one answer|the text has 12 characters"
+            reason = "has no|expected one answer"
             with pytest.raises(UserError, match=rf"case\.json.* ({reason})"):
                 read_squad_examples(*arguments)
         elif case.get("num_examples") == 0:
@@ -97,19 +97,14 @@ def question(**changes):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            '{"data": [\n1,\n}',
-            r"squad\.json:3: invalid JSON: .* at position 1",
-        ),
+        ('{"data": [\n1,\n}', r"squad\.json:3: invalid JSON: .* at position 1"),
         ("[]", r'squad\.json: has no "data"\. The format of SQuAD is {'),
         ('{"id": 1}\n{"id": 2}\n', r'json:1: has no "data"\. The format of SQuAD is {'),
-        ('{"data": [{}]}', r'data\[0\]: has no "paragraphs"'),
         (
             '{"data": [{"paragraphs": [{"context": 1}]}]}',
             r"paragraphs\[0\]: has an invalid \"context\"",
         ),
         ("[" * 100_000, "squad.json:1: invalid JSON"),
-        ("9" * 5000, "squad.json:1: invalid JSON"),
         ('{"data": []}', "no usable questions$"),
         (
             '{"data": [{"paragraphs": [{"context": "a", "qas": [{"id": "1"}]}]}]}',
@@ -133,7 +128,7 @@ def test_invalid_file_formats(tmp_path, content, message):
         (
             {"answers": [{"text": "cat", "answer_start": 12}]},
             "t",
-            "the answer 'cat' does not fit at answer_start=12: the text has 12 c",
+            "the text has no answer 'cat' at answer_start=12",
         ),
         (
             {"answers": [{"text": "cat", "answer_start": 4}] * 2},
@@ -201,20 +196,11 @@ NO_TEXT = {"answers": [{"text": " ", "answer_start": 4}]}
 @pytest.mark.parametrize(
     ("changes", "is_training", "warning"),
     [
-        (
-            [{}, {}],
-            False,
-            "1 of 2 questions has the id of an earlier question, which then does not",
-        ),
-        ([{"question": " "}], True, '1 of 1 question is empty (check "question"): 1'),
-        ([{"question": ""}, {"id": "2"}], False, "1 of 2 questions is empty"),
+        ([{}, {}], False, "1 of 2 questions has the id of an earlier question, which then does"),
+        ([{"question": " "}], True, "1 of 1 question is empty: 1"),
         ([NO_TEXT], True, "1 of 1 question has an answer without text"),
         ([{}, {**IMPOSSIBLE, "id": "b"}], True, None),
-        (
-            [{}, {"is_impossible": True, "id": "c"}],
-            True,
-            '1 of 2 questions is impossible, but has answers (check "is_impossible"): c',
-        ),
+        ([{}, {"is_impossible": True, "id": "c"}], True, "is impossible, but has answers: c"),
     ],
 )
 def test_problems_of_questions_are_counted(tmp_path, caplog, changes, is_training, warning):

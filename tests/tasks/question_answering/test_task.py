@@ -13,7 +13,6 @@ from bert_tf.config import BertConfig
 from bert_tf.data import records
 from bert_tf.options import SquadOptions
 from bert_tf.tasks import squad
-from bert_tf.tasks.question_answering import scoring as scores
 from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
@@ -89,18 +88,11 @@ def test_train_predict_and_evaluate(tiny, folder):
     assert records.count_records(str(folder / "out" / "eval.tf_record")) == 3
 
 
-def test_evaluation_on_training_questions_warns(tiny, folder, caplog):
-    squad.run(options(tiny, folder, do_train=True, do_eval=True, num_train_epochs=1.0))
-    assert "3 of 3 evaluation examples (100.0%) were also used" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("text", "flags", "by_characters"),
     [
         ("北京", {}, True),
-        ("北京", {"version_2_with_negative": True}, True),
         ("北京", {"answer_scoring": "words"}, False),
-        ("사과", {}, True),
         ("fast story", {}, False),
         ("fast story", {"answer_scoring": "characters"}, True),
     ],
@@ -118,33 +110,6 @@ def test_character_metrics_for_languages_without_spaces(
     assert read(folder, "eval_results.json").keys() >= {"f1", *(names if by_characters else ())}
     is_inferred = by_characters and "answer_scoring" not in flags
     assert caplog.text.count("--answer_scoring=characters, by the script") == is_inferred
-
-
-def test_best_weights_by_character_metrics(tiny, folder):
-    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0, "eval_every": "1epoch"}
-    squad.run(options(tiny, folder, **flags, answer_scoring="characters"))
-    assert read(folder, "evaluations.json")["metric"] == "f1_characters"
-    with pytest.raises(UserError, match="--best_metric must be one of f1, exact_match"):
-        squad.run(options(tiny, folder, **flags, best_metric="f1_characters"))
-
-
-def test_best_of_several_evaluations_is_written(tiny, folder):
-    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
-    metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
-    history = read(folder, "evaluations.json")
-    assert history["metric"] == "f1"
-    assert len(history["evaluations"]) > 2
-    best = max(history["evaluations"], key=lambda evaluation: evaluation["f1"])
-    assert metrics["f1"] == best["f1"]
-    assert metrics["global_step"] == best["step"]
-    again = options(
-        tiny,
-        folder,
-        do_eval=True,
-        init_checkpoint=str(folder / "out" / "best"),
-        output_dir=str(folder / "again"),
-    )
-    assert squad.run(again).metrics["f1"] == best["f1"]
 
 
 def test_unanswerable_questions(tiny, folder):
@@ -189,8 +154,7 @@ def test_padding_is_trimmed_without_fixed_shapes(tiny, folder):
             assert actual[text] == pytest.approx(expected[text], abs=1e-5)
 
 
-@pytest.mark.parametrize("fixed_shapes", [True, False])
-def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
+def test_loss_includes_padding(tiny, folder, monkeypatch):
     loss_uses_padding, original = [], training.make_train_step
 
     def make_train_step(*args):
@@ -199,7 +163,7 @@ def test_loss_includes_padding(tiny, folder, fixed_shapes, monkeypatch):
 
     monkeypatch.setattr(training, "make_train_step", make_train_step)
     flags = {"do_train": True, "num_train_epochs": 0.5, "train_batch_size": 4}
-    squad.run(options(tiny, folder, fixed_shapes=fixed_shapes, **flags))
+    squad.run(options(tiny, folder, fixed_shapes=False, **flags))
     assert loss_uses_padding == [True]
 
 
@@ -218,29 +182,13 @@ def test_only_empty_texts(tiny, folder):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({}, "Nothing to do"),
         ({"do_train": True, "train_file": None}, "--do_train needs --train_file"),
-        ({"do_predict": True, "predict_file": None}, "--do_predict needs --predict_file"),
         ({"do_eval": True, "predict_file": None}, "--do_eval needs --predict_file"),
-        ({"do_predict": True, "max_seq_length": 25}, "exceeds the model's 24 positions"),
-        ({"do_predict": True, "max_query_length": 21}, "must be greater than --max_query_length"),
-        ({"do_predict": True, "doc_stride": 0}, "--doc_stride must be between 1 and"),
+        ({"do_predict": True, "max_query_length": 21}, "must be more than --max_query_length"),
         ({"do_predict": True, "predict_file": "no.json"}, "No such file: no.json"),
         (
             {"do_eval": True, "null_score_diff_threshold": "auto"},
             "auto needs --version_2_with_negative",
-        ),
-        (
-            {
-                "do_predict": True,
-                "null_score_diff_threshold": "auto",
-                "version_2_with_negative": True,
-            },
-            "auto needs --do_eval",
-        ),
-        (
-            {"do_predict": True, "null_score_diff_threshold": float("nan")},
-            "must be a number or auto. Received: nan",
         ),
         (
             {"do_predict": True, "null_score_diff_threshold": "-1"},
@@ -283,17 +231,6 @@ def test_metrics_need_answers(tiny, folder):
     negative = {"predict_file": str(folder / "negative.json"), "do_eval": True}
     with pytest.raises(UserError, match=r"2 questions have no answer, .* c\. .* or \[\] with"):
         squad.run(options(tiny, folder, **negative))
-
-
-def test_epochs_count_questions_warning(tiny, folder):
-    path = folder / "train.json"
-    path.write_text(path.read_text().replace(TEXT, f"{TEXT} " * 5))
-    task = make_task(tiny, options(tiny, folder))
-    windows = task.read("train")
-    assert task.epoch_size(windows) == 12
-    epochs = np.ceil(10 * len(windows) / 12) / 10
-    problems = " ".join(task.check("train", windows, windows))
-    assert f"pass at least --num_train_epochs={epochs:.1f}" in problems
 
 
 @pytest.mark.parametrize(("limit", "count"), [(2, 3), (3, 0)])
@@ -347,14 +284,6 @@ def parse_records(path):
     return [tf.train.Example.FromString(record) for record in dataset]
 
 
-def test_metrics_match_the_written_predictions(tiny, folder):
-    run = options(tiny, folder, do_eval=True)
-    metrics = squad.run(run).metrics
-    examples = make_task(tiny, run).read("eval").questions
-    recomputed = scores.score(examples, read(folder, "predictions.json"))
-    assert {key: metrics[key] for key in recomputed} == recomputed
-
-
 @pytest.mark.slow
 def test_two_devices_give_the_same_answers_as_one(tiny, folder):
     flags = {"do_eval": True, "predict_batch_size": 2}
@@ -369,33 +298,23 @@ def test_two_devices_give_the_same_answers_as_one(tiny, folder):
             assert actual["start_logit"] == pytest.approx(reference["start_logit"], abs=1e-5)
 
 
-@pytest.mark.parametrize(("threshold", "negative"), [(-3.0, False), (-3.0, True), (0.0, False)])
-def test_threshold_without_effect_warning(tiny, run_log, threshold, negative):
-    flags = {"null_score_diff_threshold": threshold, "version_2_with_negative": negative}
+THRESHOLD = {"null_score_diff_threshold": -3.0}
+IGNORED = "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
+NO_EFFECT = "--predict_file has no effect without --do_predict=true"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (THRESHOLD, IGNORED),
+        ({**THRESHOLD, "version_2_with_negative": True}, None),
+        ({"predict_file": "dev.json", "do_train": True}, NO_EFFECT),
+        ({"predict_file": "dev.json", "do_eval": True}, None),
+    ],
+)
+def test_flags_without_effect_warn(run_log, flags, message):
     training.open_devices(SquadOptions(**flags))
-    message = "--null_score_diff_threshold is ignored without --version_2_with_negative=true"
-    assert run_log.messages == [message] * bool(threshold and not negative)
-
-
-@pytest.mark.parametrize("num_answers", [0, 1])
-def test_only_impossible_questions_warn(tiny, folder, num_answers):
-    rows = [question("c", "", True), question("b", "", True)]
-    rows += [question("good", "fast story")] * num_answers
-    content = {"data": [{"paragraphs": [{"context": TEXT, "qas": rows}]}]}
-    (folder / "train.json").write_text(json.dumps(content))
-    config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
-    flags = {"do_train": True, "version_2_with_negative": True}
-    run = options(tiny, folder, **flags)
-    task = QuestionAnswering(run, config, FullTokenizer(tiny.flags["vocab_file"]))
-    found = [x for x in task.check("train", task.read("train"), ()) if "are impossible" in x]
-    assert len(found) == (num_answers == 0)
-
-
-@pytest.mark.parametrize("flag", ["do_train", "do_eval", "do_predict"])
-def test_file_without_effect_warning(run_log, flag):
-    training.open_devices(SquadOptions(predict_file="dev.json", **{flag: True}))
-    message = "--predict_file has no effect without --do_predict=true"
-    assert run_log.messages == [message] * (flag == "do_train")
+    assert run_log.messages == [message] * bool(message)
 
 
 def test_answers_that_cannot_be_predicted_warn(tiny, folder):
@@ -404,7 +323,7 @@ def test_answers_that_cannot_be_predicted_warn(tiny, folder):
     for max_length, warns in ((9, False), (1, True)):
         flags = {"do_train": True, "max_answer_length": max_length}
         task = QuestionAnswering(options(tiny, folder, **flags), config, tokenizer)
-        message = "12 of 12 answers are longer than --max_answer_length=1 (up to 2 word pieces)"
+        message = "12 of 12 answers are longer than --max_answer_length=1, and can never"
         problems = " ".join(task.check("train", task.read("train"), ()))
         assert (message in problems) == warns
 

@@ -111,7 +111,6 @@ def test_texts_are_no_lists(path, content):
     ("content", "message"),
     [
         (b"", r"train\.txt contains no words"),
-        (b"-DOCSTART- -X- -X- O\n\n", r"train\.txt contains no words"),
         (
             b"EU B-ORG\nrejects\n",
             r"train\.txt:2: 1 column \('rejects'\), but 2 columns in .*:1\.",
@@ -136,14 +135,9 @@ def test_texts_are_no_lists(path, content):
             r"txt:2: 'U-ORG' .* not a label .*\. All other .* BILOU, but not 'E-ORG' \(1 word\)\. ",
         ),
         (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns \('# text = EU'\).* and no comments"),
-        (b"EU PER\n", r"'PER' in column 2 .*\. All words have it\. Check --label_column"),
         (b"EU 3\na 4\n", r"'3' in column 2 is not a label such as B-LOC\. Check --label_column"),
-        (b"O the\n", r"Column 1 has one: pass --label_column=1$"),
-        (b"EU B-ORG NNP\n", r"'NNP' in column 3 .* Column 2 has one: pass --label_column=2$"),
-        (b"# id = 1\n1\tEU\n", r"train\.txt:2: 'EU' in column 2 is not a label .*\. All words"),
         (b"1\tEU\tEU\tPROPN\tNNP\t_\t0\troot\t_\t_\n", r"'PROPN' in column 4 .* All words"),
-        (b'tags\n"[""O"", ""O""]"\n', r"train\.txt:2: .* lists that are written as strings"),
-        (b"a b\tNN NN\t['O', 'O']\n", r"train\.txt:1: .* lists that are written as strings"),
+        (b'tags\n"[""O"", ""O""]"\n', r"train\.txt:2: lists that are written as strings"),
         (b'{"tokens": "[\'a\']", "tags": "[\'O\']"}\n', r"train\.txt:1: .* JSON lines with lists$"),
         (b"EU O\n\na B-\n", r"train\.txt:3: 'B-' in column 2 is not a label"),
         (b"EU O\ncaf\xe9 O\n", r"train\.txt:2: the file is not UTF-8"),
@@ -181,10 +175,7 @@ def test_msra_spans(path):
     assert (again.words, again.labels) == (file.words, file.labels)
     assert again.sentence_starts == file.sentence_starts
     path.write_text(SPANS + "上海\n", "utf-8")
-    with pytest.raises(
-        UserError,
-        match=r"train\.txt:4: expected .* /nt\. Received: '上海'",
-    ):
+    with pytest.raises(UserError, match=r"train\.txt:4: expected .* /nt\. Received: '上海'"):
         conll.read_conll(str(path))
 
 
