@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
-from bert_tf.base import files
 from bert_tf.base.errors import UserError, shortened
 from bert_tf.config import BertConfig
 
@@ -91,16 +90,6 @@ def require_matching(config: BertConfig, shapes: Shapes, file: str, path: str) -
     if mismatches:
         problem = f"not the configuration of {path}: {'; '.join(mismatches)}"
         raise UserError(problem, at=file)
-
-
-def require_fitting_vocabulary(path: str, vocab: Mapping[str, int], vocab_size: int) -> None:
-    """Raises a UserError if a vocabulary has more entries than the model has embeddings."""
-    if (num_entries := max(vocab.values(), default=-1) + 1) > vocab_size:
-        lines = enumerate(files.read_small_file_lines(path), start=1)
-        blank = shortened([str(number) for number, line in lines if not line.strip()])
-        counting = f", counting blank lines ({blank})" if blank else ""
-        problem = f"has {num_entries} entries{counting}, but the model has only {vocab_size}"
-        raise UserError(problem, at=path, fix="Pass the vocab.txt that came with the model")
 
 
 def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[str]:

@@ -16,6 +16,7 @@ from bert_tf.base import file_names, files, locks
 from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
+from bert_tf.checkpoints.formats.matching import check_config, check_vocabulary
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
     copy_cross_encoder,
@@ -137,7 +138,7 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
     shapes = source.shapes()
     config = source.matching_config(options.bert_config_file, shapes)
     if config and options.bert_config_file:
-        source.warn_of_other_config(config, options.bert_config_file)
+        check_config(config, options.bert_config_file, source)
     head = None
     if source.kind == to == "original" and options.head == "auto":
         # A copy also has the variables that are not part of BERT.
@@ -155,7 +156,12 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         selected = _select_variables(source, options, head, shapes, to)
     if config is None and to != "original":
         raise UserError(f"No {CONFIG} next to {source.path}: pass --bert_config_file")
-    vocab_file = _find_vocab(source, options, shapes, to)
+    vocab_file = options.vocab_file or source.vocab_file
+    if vocab_file is None and to in _TRANSFORMERS:
+        raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
+    if vocab_file:
+        size = shapes.get(configs.WORD_EMBEDDINGS, [None])[0]
+        check_vocabulary(vocab_file, options.do_lower_case, size, [source])
     do_lower_case = _find_casing(source, options, vocab_file, to)
     labels = _find_labels(source, options, shapes, head)
     return _Model(head, selected, config, vocab_file, do_lower_case, labels)
@@ -180,17 +186,6 @@ def _select_variables(
     # Keep the step, and the slots of the variables to write: a slot is named <variable>/adam_m.
     kept = {checkpoints.GLOBAL_STEP, *expected}
     return [*expected, *(n for n in state if n in kept or n.rsplit("/", 1)[0] in kept)]
-
-
-def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -> str | None:
-    path = options.vocab_file or source.vocab_file
-    if path is None and to in _TRANSFORMERS:
-        raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
-    if path is None:
-        return None
-    if shape := shapes.get(configs.WORD_EMBEDDINGS):
-        configs.require_fitting_vocabulary(path, load_vocab(path), shape[0])
-    return path
 
 
 def _find_labels(

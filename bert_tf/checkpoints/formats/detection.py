@@ -17,6 +17,7 @@ from bert_tf.base.errors import UserError, note, reason, shortened, warn
 from bert_tf.checkpoints.formats import keras_files, safetensors_files
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
+from bert_tf.checkpoints.formats.matching import check_config
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, open_saved_model
 from bert_tf.checkpoints.formats.sentence_transformers import encoder_folder
@@ -127,7 +128,7 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
     if not isinstance(source, Source):
         source = find_source(os.path.expanduser(os.fspath(source)))
     if isinstance(model, ConfiguredModel):
-        source.warn_of_other_config(model.config, type(model).__name__)
+        check_config(model.config, type(model).__name__, source)
     if source.head and source.head.has_labels and not isinstance(model, BertModel):
         classes = source.head.model, type(model)
         if not any(map(issubclass, classes, reversed(classes))):

@@ -1,52 +1,70 @@
-"""Warns if a vocabulary does not belong to the model, is damaged, or has the wrong casing."""
+"""Compares vocabulary, casing and configuration with each other, and with the model's own."""
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from bert_tf import tokenization
 from bert_tf.base import files
-from bert_tf.base.errors import warn
+from bert_tf.base.errors import UserError, warn
 from bert_tf.checkpoints.formats.source import Source
-from bert_tf.checkpoints.run_folder import RunFolder
-from bert_tf.finetuning import run_metadata
-from bert_tf.tokenization import casing
+from bert_tf.checkpoints.run_folder import VOCABULARY, RunFolder
+from bert_tf.config import BertConfig
+from bert_tf.tokenization import casing, load_vocab, vocab_digest
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
 
 
+def check_config(config: BertConfig, file: str, source: Source) -> None:
+    """Warns if `config` and the source's differ in settings that the shapes do not show."""
+    own = None
+    with contextlib.suppress(UserError):
+        own = source.config() if file != source.config_file else None
+    for name in ("num_attention_heads", "hidden_act") if own else ():
+        value, expected = getattr(config, name), getattr(own, name)
+        if str(value).lower() != str(expected).lower():
+            warn(f"{name} is {value}, but {expected} in that of {source.path}", at=file)
+
+
 def check_vocabulary(
-    path: str, lower_case: bool | None, vocab_size: int = 0, sources: Sequence[Source] = ()
+    path: str,
+    lower_case: bool | None,
+    vocab_size: int | None = None,
+    sources: Sequence[Source] = (),
 ) -> None:
     """Warns if a vocabulary does not seem to match the model, or is that of an uncased model.
 
     For the latter, `lower_case` must be False. (`FullTokenizer` warns of the opposite.)
     Compares the vocabulary with the first one found next to `sources`, the checkpoints to restore.
     Without another vocabulary, compares its size with `vocab_size`, and looks for signs of damage.
+
+    Raises:
+        UserError: the vocabulary has more entries than the model has embeddings, `vocab_size`.
     """
-    entries = _read_entries(path)
+    vocab, entries = load_vocab(path), _read_entries(path)
+    count = max(vocab.values(), default=-1) + 1
+    if vocab_size is not None and count > vocab_size:
+        problem = f"has {count} entries, but the model has only {vocab_size}"
+        raise UserError(problem, at=path, fix="Pass the vocab.txt that came with the model")
     model_vocab = next((source.vocab_file for source in sources if source.vocab_file), None)
     if model_vocab and os.path.realpath(model_vocab) != os.path.realpath(path):
         problem = _describe_difference(entries, model_vocab)
     else:
-        problem = next(_find_problems(entries, vocab_size), None)
+        problem = next(_find_problems(entries, vocab_size or 0), None)
     if problem:
-        warn(f"{path} {problem}", fix="Check that --vocab_file belongs to the model")
-    for folder in (os.path.dirname(source.path) for source in sources):
-        trained_on = RunFolder(folder).entry(run_metadata.VOCABULARY)
-        if trained_on and trained_on != tokenization.vocab_digest(tokenization.load_vocab(path)):
+        warn(problem, at=path, fix="Check that --vocab_file belongs to the model")
+    for folder in (RunFolder.of(source.path) for source in sources):
+        if folder.entry(VOCABULARY) not in (None, vocab_digest(vocab)):
             warn(f"{folder} was pre-trained with a different vocabulary than {path}")
     # If a checkpoint records the same casing, trust it even if the vocabulary is unusual.
     if any(source.do_lower_case is lower_case for source in sources):
         return
     num_lower = sum("a" <= entry.removeprefix("##")[:1] <= "z" for entry in entries)
     if lower_case is False and num_lower and not casing.is_cased(entries):
-        capitals = (
-            f"{len(casing.find_capitals(entries))} tokens with capitals, and {num_lower} without"
-        )
-        advice = "For an uncased model, pass --do_lower_case=true"
-        warn(f"{capitals}: words with capitals become [UNK]", at=path, fix=advice)
+        capitals = f"{len(casing.find_capitals(entries))} tokens with capitals"
+        problem = f"{capitals}, and {num_lower} without: words with capitals become [UNK]"
+        warn(problem, at=path, fix="For an uncased model, pass --do_lower_case=true")
 
 
 def _read_entries(path: str) -> list[str]:
@@ -68,14 +86,11 @@ def _describe_difference(entries: Sequence[str], model_vocab: str) -> str | None
 
 
 def _find_problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
-    line_of_entry: dict[str, int] = {}
+    lines: dict[str, int] = {}
     for line, entry in enumerate(entries, start=1):
-        if not entry:
-            yield f"has a blank line (line {line})"
-        elif line_of_entry.setdefault(entry, line) != line:
-            yield f"has {entry!r} on lines {line_of_entry[entry]} and {line}"
-    if entries[0] != "[PAD]":  # as when a program has sorted the entries
+        if not entry or lines.setdefault(entry, line) != line:
+            yield f"has {entry!r} on line {line}" + f" and on line {lines[entry]}" * bool(entry)
+    if "[PAD]" not in entries[:2]:  # as when a program has sorted the entries
         yield f"starts with {entries[0]!r} instead of '[PAD]'"
     if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else _MAX_PADDING):
-        sizes = f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"
-        yield f"{sizes}: if a line was removed, the ids of the next ones are wrong"
+        yield f"has {len(entries)} entries, but the model's vocab_size is {vocab_size}"
