@@ -45,8 +45,7 @@ def run(options: VocabularyOptions) -> list[str]:
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}")
-    num_words, num_distinct = counted(counts.total(), "word"), f"{len(counts):,}"
-    note(f"Learning from {num_words} ({num_distinct} distinct)")
+    note(f"Learning from {counted(counts.total(), 'word')} ({len(counts):,} distinct)")
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     missing = _find_missing_characters(counts, tokens)
@@ -139,7 +138,6 @@ def _import_learner() -> Any:
     try:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:
-        advice = "Install the version of tensorflow-text that matches TensorFlow"
         problem = f"TensorFlow Text cannot be used: {reason(error)}"
-        raise UserError(problem, fix=advice) from error
+        raise UserError(problem, fix="Install the version that matches TensorFlow") from error
     return wordpiece_tokenizer_learner_lib

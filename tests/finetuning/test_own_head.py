@@ -18,7 +18,7 @@ from bert_tf.finetuning.task import Schema
 from bert_tf.inference.exported_model import ExportedModel
 from bert_tf.modeling import BertClassifier
 from bert_tf.options import ConversionOptions, ExportOptions, registry
-from bert_tf.saved_models.litert_model import build_litert_model
+from bert_tf.saved_models.exported_folder import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from tests.finetuning.own_relations import RelationClassifier, RelationOptions, Relations
 from tests.finetuning.own_task import BiEncoder, Retrieval, RetrievalOptions

@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.inference.exported_model import INPUTS
 from bert_tf.modeling import BertClassifier, BertModel
 from bert_tf.options import ExportOptions
-from bert_tf.saved_models.litert_model import build_litert_model
+from bert_tf.saved_models.exported_folder import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
 from tests.api.test_predictor import CONTEXT, trained  # noqa: F401
 from tests.saved_models.models import (
