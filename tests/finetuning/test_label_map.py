@@ -28,7 +28,7 @@ def test_read_label_map(tmp_path):
     for text, message in (
         ("", "labels.txt contains no label"),
         ("O\n\nB-A\n", "labels.txt:2: invalid label ''"),
-        ("O\nB-A\nO\n", "labels.txt:3: duplicate label O"),
+        ("O\nB-A\nO\n", "labels.txt:3: duplicate label 'O'"),
         ("O\n{}\n", "labels.txt:2: invalid label '{}'"),
     ):
         path.write_text(text)

@@ -132,15 +132,6 @@ def test_encoder_with_pooling(tiny, tmp_path):
     assert "labels.txt" not in {path.name for path in folder.iterdir()}
 
 
-def test_export_only_replaces_earlier_exports(tiny, tmp_path):
-    folder = export(tiny.folder, tmp_path / "out")
-    assert export(tiny.folder, tmp_path / "out") == folder
-    (folder / "model.onnx").write_text("not ours")
-    with pytest.raises(UserError, match=r"not the folder of an export: it has model\.onnx"):
-        export(tiny.folder, tmp_path / "out")
-    assert (folder / "model.onnx").read_text() == "not ours"
-
-
 class UnsupportedModel(BertClassifier):
     def call(self, inputs, training=None, dropout_seed=None):
         logits = super().call(inputs, training, dropout_seed)["logits"]
@@ -161,15 +152,3 @@ def test_failed_conversion_leaves_no_folder(tiny, tmp_path, monkeypatch, capfd):
     with pytest.raises(UserError, match=message):
         export(tiny.folder, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        ({"text_input": False}, "--text_input does not apply to --format=litert"),
-        ({"form": "preprocessor"}, "--form=preprocessor needs --format=saved_model"),
-    ],
-)
-def test_conflicting_flags_are_rejected(flags, message):
-    with pytest.raises(UserError, match=message):
-        export("in", "out", **flags)
