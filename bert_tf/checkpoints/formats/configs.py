@@ -88,17 +88,6 @@ def guess_config(shapes: Shapes) -> BertConfig | None:
     return BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
 
 
-def require_matching(config: BertConfig, shapes: Shapes, file: str, path: str) -> None:
-    """Raises a UserError if a configuration, read from `file`, does not match the weights."""
-    mismatches = [
-        f"{key} is {configured}, but {size} in the weights"
-        for key, size in infer_sizes(shapes).items()
-        if (configured := getattr(config, key)) != size
-    ]
-    if mismatches:
-        raise UserError(f"not the configuration of {path}: {'; '.join(mismatches)}", at=file)
-
-
 def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[str]:
     """Returns what a model lacks of a BERT with this head, apart from the pooler."""
     expected = [*encoder_names(count_layers(shapes) or 1), *head_variables]

@@ -16,7 +16,7 @@ from bert_tf.base import file_names, files, locks
 from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
-from bert_tf.checkpoints.formats.matching import check_config, check_vocabulary
+from bert_tf.checkpoints.formats.matching import check_vocabulary, read_config
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
     copy_cross_encoder,
@@ -136,9 +136,7 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
 def _prepare(source: Source, options: Any, to: str) -> _Model:
     """Collects everything to write in the format `to`, and checks that it is consistent."""
     shapes = source.shapes()
-    config = source.matching_config(options.bert_config_file, shapes)
-    if config and options.bert_config_file:
-        check_config(config, options.bert_config_file, source)
+    config = read_config(source, options.bert_config_file, shapes)
     head = None
     if source.kind == to == "original" and options.head == "auto":
         # A copy also has the variables that are not part of BERT.

@@ -337,11 +337,9 @@ def _read_added_tokens(
 
 def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
     """Returns the WordPiece vocabulary of a tokenizer.json; None if there is none."""
-    model = fast_tokenizer.get("model")
-    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
-        return None
+    model = fast_tokenizer.get("model") or {}
     ids = model.get("vocab")
-    if not isinstance(ids, dict) or not all(isinstance(value, int) for value in ids.values()):
+    if model.get("type", "WordPiece") != "WordPiece" or not isinstance(ids, dict):
         return None
     pieces = sorted(ids, key=ids.__getitem__)
     # A vocab.txt can only store consecutive ids, and pieces without line breaks.

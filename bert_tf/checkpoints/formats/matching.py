@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
+from bert_tf.checkpoints.formats.configs import Shapes, infer_sizes
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.run_folder import VOCABULARY, RunFolder
 from bert_tf.config import BertConfig
@@ -14,6 +15,26 @@ from bert_tf.tokenization import casing, load_vocab, vocab_digest
 
 # A model's vocab_size may be the number of entries rounded up to a multiple of 8, 16, 32 or 64.
 _MAX_PADDING, _PADDING_MULTIPLE = 64, 8
+
+
+def read_config(source: Source, path: str | None, shapes: Shapes) -> BertConfig | None:
+    """Returns the configuration in `path`, or else the source's; None if there is none.
+
+    Raises a UserError if it does not match the weights.
+    """
+    config = BertConfig.from_json_file(path) if path else source.config()
+    if config is None:
+        return None
+    file = path or source.config_file or source.path
+    mismatches = [
+        f"{key} is {configured}, but {size} in the weights"
+        for key, size in infer_sizes(shapes).items()
+        if (configured := getattr(config, key)) != size
+    ]
+    if mismatches:
+        raise UserError(f"not the configuration of {source.path}: {'; '.join(mismatches)}", at=file)
+    check_config(config, file, source)
+    return config
 
 
 def check_config(config: BertConfig, file: str, source: Source) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from bert_tf import checkpoints, releases
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
-from bert_tf.checkpoints.formats import configs
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import open_reader
@@ -114,18 +113,6 @@ class Source(abc.ABC):
     def config(self) -> BertConfig | None:
         """Returns the configuration; None if it is missing."""
         return BertConfig.from_json_file(self.config_file) if self.config_file else None
-
-    def matching_config(self, path: str | None, shapes: configs.Shapes) -> BertConfig | None:
-        """Returns the configuration in `path`, or else the source's; None if there is none.
-
-        Raises a UserError if it does not match the weights.
-        """
-        config = BertConfig.from_json_file(path) if path else self.config()
-        if config:
-            configs.require_matching(
-                config, shapes, path or self.config_file or self.path, self.path
-            )
-        return config
 
     @abc.abstractmethod
     def variables(self) -> dict[str, tuple[list[int], str]]:
