@@ -82,7 +82,7 @@ class RunFolder:
         """Returns the path of a file in the folder; None if it does not exist."""
         return self.file(name) if files.exists(self.file(name)) else None
 
-    def _read_json(self, name: str) -> dict[str, Any]:
+    def read_json(self, name: str) -> dict[str, Any]:
         """Returns the content of a JSON file; {} if it is missing; UserError if it is damaged."""
         return files.read_json(self.file(name)) if self.find(name) else {}
 
@@ -90,7 +90,7 @@ class RunFolder:
 
     def entry(self, *keys: str, kind: type = str) -> Any:
         """Returns the value of type `kind` at nested keys of `run.json`; None if there is none."""
-        value: Any = self._read_json(RUN)
+        value: Any = self.read_json(RUN)
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, kind) else None
@@ -104,7 +104,7 @@ class RunFolder:
             register = f"import the module that calls bert_tf.register({script!r}, ...)"
             raise UserError(f"{script} is not a registered task: first {register}", at=path)
         try:
-            flags = dict(self._read_json(RUN)["flags"])
+            flags = dict(self.read_json(RUN)["flags"])
             options_class = registry.entries()[script or ""].options_class
             known = {n: flags[n] for n in flags.keys() & typing.get_type_hints(options_class)}
             check_values(options_class(**known))
@@ -142,7 +142,7 @@ class RunFolder:
         """Raises a UserError if the folder contains several runs with different seeds."""
         # An interrupted command has not written the summary yet.
         if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
-            best = self._read_json(RUNS).get("best", {}).get("folder")
+            best = self.read_json(RUNS).get("best", {}).get("folder")
             which = f"the {'best' if best else 'first'} is {self.file(best or 'run_1')}"
             raise UserError(f"{self} contains several runs: pass one of them; {which}")
 
@@ -192,7 +192,7 @@ class RunFolder:
         if path := self.find(LABELS):
             labels = read_labels(path, is_label)
             # Exports have a config.json. For multiple choice, labels name endings, not outputs.
-            count = len(self._read_json("config.json").get("id2label", ()))
+            count = len(self.read_json("config.json").get("id2label", ()))
             if 1 < count != len(labels):
                 listed = counted(len(labels), "label")
                 raise UserError(f"{listed}, but the model has {count} outputs", at=path)
@@ -208,7 +208,7 @@ class RunFolder:
         """Returns the names of the outputs in `labels.txt` or a configuration; None if unknown."""
         if path := self.find(LABELS) or self.find(f"assets/{LABELS}"):  # the latter in a SavedModel
             return files.read_small_file_lines(path)
-        labels = labels_in(self._read_json("config.json")) if self.model else None
+        labels = labels_in(self.read_json("config.json")) if self.model else None
         return labels and [label.strip() for label in labels]
 
     # Checkpoints.
@@ -304,7 +304,7 @@ class RunFolder:
         """Records that training has ended, unless it began with version 1.1."""
         for folder in (self, RunFolder(self.file(BEST_FOLDER))):
             if folder.entry(ENDED, kind=bool) is False:
-                text = json.dumps({**folder._read_json(RUN), ENDED: True}, indent=1)
+                text = json.dumps({**folder.read_json(RUN), ENDED: True}, indent=1)
                 files.write_text(folder.file(RUN), text + "\n")
 
     # What earlier runs left for later ones.

@@ -109,8 +109,10 @@ def learn(
     allowed_chars = learner.get_allowed_chars(words, max_chars)
     covered = sum(count for word, count in words if allowed_chars.issuperset(word))
     if covered < _MIN_COVERAGE * sum(dict(words).values()) or len(first_tokens) >= vocab_size:
-        content = f"the characters of the text and {len(reserved)} reserved tokens"
-        raise UserError(f"--vocab_size={vocab_size} has no room for {content}")
+        raise UserError(
+            f"--vocab_size={vocab_size} has no room for the characters of the text and "
+            f"{len(reserved)} reserved tokens"
+        )
     if not words:
         return first_tokens
     # A small `slack_ratio` keeps the number of tokens close to `vocab_size`.
@@ -130,8 +132,9 @@ def _find_missing_characters(
     char_counts: Counter[str] = Counter()
     for word, count in counts.items():
         char_counts.update({f"##{char}" if i else char: count for i, char in enumerate(word)})
-    missing = [item for item in char_counts.items() if item[0] not in set(tokens)]
-    return sorted(missing, key=lambda item: (-item[1], item[0]))
+    for token in tokens:
+        char_counts.pop(token, None)
+    return sorted(char_counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _import_learner() -> Any:

@@ -61,10 +61,13 @@ def export_folder(
             files that are not from an earlier export.
     """
     tokenizer, max_length = options.tokenizer(), options.max_seq_length
+    count, pad_id = getattr(model, "num_labels", len(labels)), tokenizer.vocab.get("[PAD]")
+    head, known_labels = getattr(model, "head_format", None), labels if len(labels) == count else ()
+    config = hugging_face_config.make_config(model.config, head, count, known_labels, pad_id)
     settings = hugging_face_config.make_tokenizer_config(tokenizer, max_length)
     texts = {  # file name -> content
         **contents,
-        "config.json": _to_json(_make_config(model, labels, tokenizer)),
+        "config.json": _to_json(config),
         "tokenizer.json": _to_json(tokenizer_json(tokenizer, max_length)),
         "tokenizer_config.json": _to_json(settings),
     }
@@ -180,14 +183,6 @@ def _quantize(proto: Any, path: str) -> None:
 
 def _to_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-
-
-def _make_config(model: Any, labels: Sequence[str], tokenizer: FullTokenizer) -> dict[str, Any]:
-    head = getattr(model, "head_format", None)
-    num_outputs = getattr(model, "num_labels", len(labels))
-    pad_id = tokenizer.vocab.get("[PAD]")
-    known_labels = labels if len(labels) == num_outputs else None
-    return hugging_face_config.make_config(model.config, head, num_outputs, known_labels, pad_id)
 
 
 def tokenizer_json(tokenizer: FullTokenizer, max_seq_length: int) -> dict[str, Any]:

@@ -86,8 +86,9 @@ class HuggingFaceSource(Source):
 
     def _read_tokenizer(self, folder: str) -> None:
         """Sets casing and vocabulary; some models store them only in tokenizer.json."""
-        settings = _read_optional(folder, TOKENIZER_CONFIG)
-        fast_tokenizer = _read_optional(folder, _TOKENIZER)
+        read_json = RunFolder(folder).read_json
+        settings = read_json(TOKENIZER_CONFIG)
+        fast_tokenizer = read_json(_TOKENIZER)
         normalizer = fast_tokenizer.get("normalizer")
         lower = settings.get("do_lower_case")
         if not isinstance(lower, bool) and isinstance(normalizer, dict):
@@ -101,7 +102,7 @@ class HuggingFaceSource(Source):
         stored = files.read_small_file_lines(path) if path else _read_word_pieces(fast_tokenizer)
         if not stored:
             return
-        added = _read_added_tokens(settings, fast_tokenizer, _read_optional(folder, _ADDED))
+        added = _read_added_tokens(settings, fast_tokenizer, read_json(_ADDED))
         pieces = self._add_tokens(stored, added)
         if path is None or len(pieces) > len(stored):
             self.vocab_file = os.path.join(temporary_folder(), VOCAB)
@@ -310,11 +311,6 @@ def _modernize(name: str) -> str:
 
 def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value.T) if name.endswith("/kernel") else value
-
-
-def _read_optional(folder: str, name: str) -> dict[str, Any]:
-    path = RunFolder(folder).find(name)
-    return files.read_json(path) if path else {}
 
 
 def _read_added_tokens(
