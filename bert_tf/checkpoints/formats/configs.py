@@ -70,7 +70,8 @@ def infer_sizes(shapes: Shapes) -> dict[str, int]:
     """Infers model sizes from weight shapes, which determine all but the number of heads."""
     sizes: dict[str, int] = {}
     for name in encoder_names(1):
-        sizes = dict(zip(_axes(name), shapes.get(name, ()), strict=False)) | sizes
+        for axis, size in zip(_axes(name), shapes.get(name, ()), strict=False):
+            sizes.setdefault(axis, size)
     num_layers = count_layers(shapes)
     return {**sizes, "num_hidden_layers": num_layers} if num_layers else sizes
 

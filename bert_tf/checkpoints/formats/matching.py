@@ -110,7 +110,7 @@ def _find_problems(entries: Sequence[str], vocab_size: int) -> Iterator[str]:
     lines: dict[str, int] = {}
     for line, entry in enumerate(entries, start=1):
         if not entry or lines.setdefault(entry, line) != line:
-            yield f"has {entry!r} on line {line}" + f" and on line {lines[entry]}" * bool(entry)
+            yield f"has a blank line or a duplicate, {entry!r}, on line {line}"
     if "[PAD]" not in entries[:2]:  # as when a program has sorted the entries
         yield f"starts with {entries[0]!r} instead of '[PAD]'"
     if vocab_size - len(entries) > (0 if vocab_size % _PADDING_MULTIPLE else _MAX_PADDING):
