@@ -150,7 +150,7 @@ def test_a_run_that_was_stopped_ends_when_it_is_resumed(tiny, tmp_path, run_log,
     for best in (folder / "best", tmp_path / "copy"):
         assert find_source(str(best)).notes == [f"{best}/model.ckpt: {line.split(': ')[1]}"]
     before = (folder / "run.json").read_text()
-    evaluation = {"do_train": False, "eval_every": ""}
+    evaluation = {"do_train": False, "eval_every": None}
     registry.run(options(tiny, folder, **flags | evaluation))
     assert (folder / "run.json").read_text() == before
     said(run_log)

@@ -148,7 +148,7 @@ def test_keras_file_of_a_class_that_was_not_imported(relations, tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-    with pytest.raises(UserError, match=r"antigravity\.RelationClassifier\. Import the module"):
+    with pytest.raises(UserError, match=r"It contains: antigravity\.RelationClassifier"):
         find_source(str(path))
 
 
@@ -188,7 +188,7 @@ def test_inputs_of_different_ranks_need_a_saved_model(bi_encoder, tmp_path, monk
     monkeypatch.setattr(BiEncoder, "input_names", names)
     flags = {"model_dir": str(folder), "export_dir": str(tmp_path / "out")}
     for name in ("onnx", "litert"):
-        message = r"passages/input_ids has 3 dimensions, but BiEncoder\.input_rank is 2"
+        message = r"passages/input_ids has 3 dimensions, not input_rank=2"
         with pytest.raises(UserError, match=message):
             registry.run(ExportOptions(format=name, **flags))
     assert not (tmp_path / "out").exists()
