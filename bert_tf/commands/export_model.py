@@ -24,9 +24,6 @@ from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.training.precision import dtype_policy
 
-# Flags that only apply to --form=task.
-_TASK_FLAGS = ("script", "task_name", "text_input", "jit_compile")
-
 
 def run(options: ExportOptions) -> str:
     """Exports a model; returns `export_dir` or, for a SavedModel, the numbered subfolder."""
@@ -86,7 +83,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     overrides = _overrides(options)
     encoder_options = run_metadata.options_for_model(folder, "extract_features", **overrides)
     encoder_options.check_model()
-    options.require_defaults(*_TASK_FLAGS, used_for="encoders")
+    task_flags = ("script", "task_name", "text_input", "jit_compile")
+    options.require_defaults(*task_flags, used_for="encoders")
     config, tokenizer = load_config_and_tokenizer(encoder_options, [find_source(folder)])
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)

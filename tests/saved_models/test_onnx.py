@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -164,7 +165,9 @@ def test_int8_is_smaller_and_close(tmp_path):
 
 def test_export_only_replaces_earlier_exports(exported, tmp_path):
     folder, options = exported
-    assert export_model.run(options) == folder
+    # A slash at the end makes no difference.
+    assert export_model.run(dataclasses.replace(options, export_dir=f"{folder}/")) == folder
+    assert not [path for path in Path(folder).parent.iterdir() if path.name != "model"]
     # For instance a model exported by Optimum, with weights next to model.onnx.
     for name in ("model.onnx", "model.safetensors"):
         (tmp_path / name).write_text("not ours")
@@ -184,14 +187,6 @@ def test_export_only_replaces_earlier_exports(exported, tmp_path):
 def test_conflicting_flags_are_rejected(flags, message):
     with pytest.raises(UserError, match=message):
         ExportOptions(model_dir="in", export_dir="out", **flags).check()
-
-
-def test_export_dir_with_trailing_slash(exported, tmp_path):
-    options = dataclasses.replace(exported[1], export_dir=f"{tmp_path}/new/")
-    for _ in range(2):
-        export_model.run(options)
-    assert (tmp_path / "new" / "model.onnx").stat().st_size > 1000
-    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 def test_missing_package_raises_user_error(exported, monkeypatch):

@@ -239,15 +239,16 @@ def test_command_line(models, tmp_path):
         ("out", {"bert_config.json": "WARNING", "vocab.txt": "WARNING"}),
         ("x.weights.h5", {"bert_config.json": "INFO", "vocab.txt": "WARNING"}),
         ("x.keras", {"vocab.txt": "WARNING"}),
+        ("hf", {}),
     ],
 )
 def test_output_without_config_and_vocabulary_is_reported(models, tmp_path, run_log, name, levels):
-    for path in models["classification"].glob("bert_model*"):
+    for path in models["classification"].glob("*" if name == "hf" else "bert_model*"):
         shutil.copy(path, tmp_path)
     config = models["classification"] / "bert_config.json"
     flags = {} if name == "out" else {"bert_config_file": str(config)}
     (tmp_path / "new").mkdir()
-    to = "original" if name == "out" else "auto"
+    to = {"out": "original", "hf": "hugging_face"}.get(name, "auto")
     _convert(tmp_path, tmp_path / "new" / name, to=to, **flags)
     found = {
         record.getMessage().split()[5].rstrip(":"): record.levelname
@@ -255,11 +256,3 @@ def test_output_without_config_and_vocabulary_is_reported(models, tmp_path, run_
         if "does not include" in record.getMessage()
     }
     assert found == levels
-
-
-def test_complete_output_is_not_reported(models, tmp_path, run_log):
-    _convert(models["classification"], tmp_path / "out", to="original")
-    _convert(models["classification"], tmp_path / "hf", to="hugging_face")
-    # The files are already next to the output.
-    _convert(models["classification"], tmp_path / "out" / "model.keras")
-    assert "does not include" not in run_log.text
