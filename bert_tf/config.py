@@ -68,24 +68,24 @@ class BertConfig:
     def __post_init__(self) -> None:
         for key in SIZES:
             value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-                raise UserError(f"{key} must be a positive integer. Received: {value!r}")
-        if self.hidden_size % self.num_attention_heads:
-            raise UserError(
-                "hidden_size must be a multiple of num_attention_heads. Received: "
-                f"hidden_size={self.hidden_size}, num_attention_heads={self.num_attention_heads}"
-            )
+            is_size = type(value) is int and 0 < value < 2**31
+            self._require(key, is_size, "a positive integer")
+        heads = self.num_attention_heads
+        is_multiple = self.hidden_size % heads == 0
+        self._require("hidden_size", is_multiple, f"a multiple of num_attention_heads={heads}")
         for key in ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer_range"):
             value, limit = getattr(self, key), math.inf if key == "initializer_range" else 1
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            is_in_range = is_number and 0 <= value < limit
-            if not (is_in_range or (value is None and limit == 1)):
-                raise UserError(f"{key} must be a number in [0, {limit}). Received: {value!r}")
+            is_valid = (is_number and 0 <= value < limit) or (value is None and limit == 1)
+            self._require(key, is_valid, f"a number in [0, {limit})")
         act = self.hidden_act
         is_known = act is None or (isinstance(act, str) and act.lower() in ("", *ACTIVATIONS))
-        if not (is_known or callable(act)):
-            names = ", ".join(ACTIVATIONS)
-            raise UserError(f"hidden_act must be one of {names}. Received: {act!r}")
+        names = ", ".join(ACTIVATIONS)
+        self._require("hidden_act", is_known or callable(act), f"one of {names}")
+
+    def _require(self, key: str, is_valid: bool, expected: str) -> None:
+        if not is_valid:
+            raise UserError(f"{key} must be {expected}. Received: {getattr(self, key)!r}")
 
     @classmethod
     def from_dict(cls, json_object: dict[str, Any]) -> "BertConfig":
@@ -120,7 +120,7 @@ class BertConfig:
         try:
             config = cls.from_dict(json_object)
         except UserError as error:
-            raise UserError(f"{json_file}: {error}") from error
+            raise error.moved_to(json_file) from error
         for key in sorted(vars(config).keys() - json_object):
             warn(f"no {key}: using the default, {getattr(config, key)}", at=json_file)
         return config

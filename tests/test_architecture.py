@@ -69,7 +69,7 @@ ALLOWED_IMPORTS = {
     "checkpoints": {"keras", "numpy", "tensorflow"},
     "checkpoints/formats/keras_files": {"h5py", "keras", "numpy"},
     # Inside functions only.
-    "checkpoints/formats/safetensors_files": {"numpy", "safetensors"},
+    "checkpoints/formats/hugging_face": {"numpy", "safetensors"},
     "compat": {"numpy"},
     "config": set(),
     "data": {"numpy"},

@@ -1,6 +1,5 @@
 """The table of published checkpoints: its entries, and models of the listed sizes."""
 
-import copy
 import dataclasses
 import gc
 import hashlib
@@ -19,7 +18,7 @@ from bert_tf.modeling import BertModel, BertPretrainer
 from bert_tf.options import ClassifierOptions, ExtractionOptions, PretrainingDataOptions
 from bert_tf.releases import RELEASES, named
 from bert_tf.tasks import extraction
-from bert_tf.tokenization import FullTokenizer, validate_case_matches_checkpoint
+from bert_tf.tokenization import validate_case_matches_checkpoint
 from tests.modeling.helpers import config as golden_config
 from tests.oracle import ROOT, golden, vocabulary
 
@@ -48,41 +47,14 @@ def test_table_lists_33_releases():
     ]
 
 
-def test_names_of_the_first_nine_releases():
-    assert [f"{release.date}/{release.name}" for release in RELEASES[:9]] == [
-        "2018_10_18/uncased_L-12_H-768_A-12",
-        "2018_10_18/uncased_L-24_H-1024_A-16",
-        "2018_10_18/cased_L-12_H-768_A-12",
-        "2018_10_18/cased_L-24_H-1024_A-16",
-        "2018_11_03/multilingual_L-12_H-768_A-12",
-        "2018_11_03/chinese_L-12_H-768_A-12",
-        "2018_11_23/multi_cased_L-12_H-768_A-12",
-        "2019_05_30/wwm_uncased_L-24_H-1024_A-16",
-        "2019_05_30/wwm_cased_L-24_H-1024_A-16",
-    ]
-
-
 @EACH
 def test_release_name_encodes_sizes(release):
-    layers, hidden, heads = re.search(r"_L-(\d+)_H-(\d+)_A-(\d+)$", release.name).groups()
-    assert (release.layers, release.hidden_size, release.heads) == tuple(
-        map(int, (layers, hidden, heads))
-    )
+    named_sizes = re.search(r"_L-(\d+)_H-(\d+)_A-(\d+)$", release.name).groups()
+    layers, hidden, heads = map(int, named_sizes)
+    assert (release.layers, release.hidden_size, release.heads) == (layers, hidden, heads)
     assert release.cased == bool(re.match("(wwm_|multi_)?cased_", release.name))
-    config = release.config()
-    assert config.to_dict() == {
-        "vocab_size": release.vocab_size,
-        "hidden_size": release.hidden_size,
-        "num_hidden_layers": release.layers,
-        "num_attention_heads": release.hidden_size // 64,
-        "intermediate_size": 4 * release.hidden_size,
-        "hidden_act": "gelu",
-        "hidden_dropout_prob": 0.1,
-        "attention_probs_dropout_prob": 0.1,
-        "max_position_embeddings": 512,
-        "type_vocab_size": 2,
-        "initializer_range": 0.02,
-    }
+    sizes = (release.vocab_size, hidden, layers, hidden // 64, 4 * hidden)
+    assert release.config() == BertConfig(*sizes, type_vocab_size=2)
 
 
 @pytest.mark.parametrize(
@@ -104,18 +76,13 @@ def test_vocabulary_sizes(name, vocab):
 
 
 @EACH
-@pytest.mark.parametrize(
-    "path",
-    [
-        "{date}/{name}",
-        "/models/{date}/{name}/bert_model.ckpt",
+def test_release_is_identified_by_path(release):
+    for path in (
         "gs://bert_models/{date}/{name}/bert_model.ckpt-1000",
         "C:\\models\\{date}\\{name}\\vocab.txt",
         "uncased_L-2_H-128_A-2/{date}/{name}.zip",
-    ],
-)
-def test_release_is_identified_by_path(release, path):
-    assert named(path.format(name=release.name, date=release.date)) is release
+    ):
+        assert named(path.format(name=release.name, date=release.date)) is release
     assert named(release.url) is release
     assert named(release.name).config() == release.config()
 
@@ -124,12 +91,10 @@ def test_release_is_identified_by_path(release, path):
     "path",
     [
         "",
-        "bert_model.ckpt",
         "my_uncased_L-12_H-768_A-12/bert_model.ckpt",
         "uncased_L-12_H-768_A-12_mrpc/model.ckpt-343",
         "UNCASED_L-12_H-768_A-12",
         "uncased_L-12_H-768_A-16",
-        "wwm_uncased_L-12_H-768_A-12",
         "uncased_L-2_H-128_A-2.tar",
     ],
 )
@@ -154,10 +119,7 @@ def test_releases_matching_a_config():
     chinese = {**named("chinese_L-12_H-768_A-12").config().to_dict(), "directionality": "bidi"}
     (release,) = releases.matching(BertConfig.from_dict(chinese))
     assert release.language == "Chinese"
-    for key in ("vocab_size", "intermediate_size", "max_position_embeddings", "type_vocab_size"):
-        config = named("chinese_L-12_H-768_A-12").config()
-        setattr(config, key, getattr(config, key) + 1)
-        assert releases.matching(config) == []
+    assert releases.matching(BertConfig.from_dict({**chinese, "type_vocab_size": 3})) == []
 
 
 # ---- Casing check ----------------------------------------------------------------------------
@@ -167,17 +129,11 @@ def test_releases_matching_a_config():
 def test_casing_of_each_release_is_checked(release):
     path = f"/models/{release.name}/bert_model.ckpt"
     validate_case_matches_checkpoint(not release.cased, path)
+    ClassifierOptions(init_checkpoint=path, do_lower_case=not release.cased).check_model()
     needed = "false" if release.cased else "true"
     kind = "a cased model" if release.cased else "an uncased model"
     with pytest.raises(UserError, match=f"{kind}.*Pass --do_lower_case={needed},"):
-        validate_case_matches_checkpoint(release.cased, path)
-
-
-def test_scripts_check_casing_of_later_models():
-    path = "/models/wwm_cased_L-24_H-1024_A-16/bert_model.ckpt"
-    with pytest.raises(UserError, match="wwm_cased_L-24_H-1024_A-16 is that of a cased model"):
-        ClassifierOptions(init_checkpoint=path).check_model()
-    ClassifierOptions(init_checkpoint=path, do_lower_case=False).check_model()
+        ClassifierOptions(init_checkpoint=path, do_lower_case=release.cased).check_model()
 
 
 # ---- Sizes -----------------------------------------------------------------------------------
@@ -238,9 +194,7 @@ def test_parameter_count_is_the_sum_over_shapes(release):
 
 def _as_published(count, published):
     """Formats a parameter count with the precision of a published one: "11.3M", "340M"."""
-    if "." in published:
-        return f"{count / 1e6:.1f}M"
-    return f"{round(count / 1e7) * 10}M"
+    return f"{count / 1e6:.1f}M" if "." in published else f"{round(count / 1e7) * 10}M"
 
 
 def test_parameter_counts_match_published_numbers():
@@ -278,23 +232,19 @@ def test_parameter_counts_match_published_file_sizes(name, megabytes):
     assert round(4 * count / 1e6, 1) == megabytes
 
 
-def _shapes_of_a_model(config):
-    model = BertPretrainer(config)
-    variables = checkpoints.named_variables(model)
-    return {name: tuple(variable.shape) for name, variable in variables.items()}
-
-
-@pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-2", "uncased_L-4_H-256_A-4"])
-def test_small_models_have_the_variables_of_their_release(name):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "uncased_L-2_H-128_A-2",
+        pytest.param("wwm_uncased_L-24_H-1024_A-16", marks=pytest.mark.slow),
+    ],
+)
+def test_models_have_the_variables_of_their_release(name):
     config = named(name).config()
-    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"])
-def test_base_and_large_have_the_variables_of_their_release(name):
-    config = named(name).config()
-    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
+    variables = checkpoints.named_variables(BertPretrainer(config))
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+    assert shapes == shapes_of_a_release(config)
+    del variables
     gc.collect()  # the large one takes 1.4 GB
 
 
@@ -326,13 +276,6 @@ LANGUAGES = pytest.mark.parametrize(
     ],
     ids=["chinese", "multilingual"],
 )
-
-
-@LANGUAGES
-def test_non_english_tokenization(name, vocab, texts):
-    tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not named(name).cased)
-    for text, tokens in texts.items():
-        assert " ".join(tokenizer.tokenize(text)) == tokens
 
 
 @LANGUAGES
@@ -372,34 +315,6 @@ def test_non_english_feature_extraction(name, vocab, texts, tmp_path):
         assert values.std(axis=1).min() > 0.5  # the output of a normalization
 
 
-@pytest.mark.parametrize(
-    ("name", "vocab", "texts"),
-    [
-        ("chinese_L-12_H-768_A-12", "chinese", CHINESE),
-        # The word embeddings alone have 92 million values.
-        pytest.param(
-            "multi_cased_L-12_H-768_A-12",
-            "multilingual",
-            MULTILINGUAL,
-            marks=[pytest.mark.slow, pytest.mark.shared],
-        ),
-    ],
-    ids=["chinese", "multilingual"],
-)
-def test_full_width_forward_pass(name, vocab, texts):
-    release = dataclasses.replace(named(name), layers=2)
-    tokenizer = FullTokenizer(str(vocabulary(vocab)), do_lower_case=not release.cased)
-    config = release.config()
-    assert len(tokenizer.vocab) == config.vocab_size
-    rows = [tokenizer.convert_tokens_to_ids(["[CLS]", *t.split(), "[SEP]"]) for t in texts.values()]
-    width = max(map(len, rows))
-    ids = np.array([row + [0] * (width - len(row)) for row in rows])
-    outputs = BertModel(config)({"input_ids": ids, "input_mask": (ids != 0).astype("int32")})
-    assert outputs["sequence_output"].shape == (len(rows), width, 768)
-    assert np.isfinite(np.asarray(outputs["sequence_output"])).all()
-    assert np.isfinite(np.asarray(outputs["pooled_output"])).all()
-
-
 # ---- Documentation ---------------------------------------------------------------------------
 
 
@@ -424,10 +339,3 @@ def test_docs_text_matches_the_table():
     scripts = (ClassifierOptions, PretrainingDataOptions)
     flags = {field.name for script in scripts for field in dataclasses.fields(script)}
     assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags
-
-
-def test_release_config_is_a_copy():
-    config = named("uncased_L-2_H-128_A-2").config()
-    before = copy.deepcopy(config)
-    config.num_hidden_layers = 1
-    assert named("uncased_L-2_H-128_A-2").config() == before

@@ -11,7 +11,7 @@ import pytest
 from bert_tf import scripts
 from bert_tf.base.errors import UserError
 from bert_tf.base.signals import SIGNALS, log
-from bert_tf.checkpoints.formats.safetensors_files import SafetensorsReader
+from bert_tf.checkpoints.formats.hugging_face import SafetensorsReader
 from tests.oracle import ROOT
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")

@@ -14,7 +14,7 @@ import numpy as np
 from bert_tf.base import backend
 from bert_tf.base.errors import UserError, brief, counted, note, shortened, warn
 from bert_tf.checkpoints.folder import MAX_TO_KEEP, add_newest, latest, remove, resolve
-from bert_tf.checkpoints.formats.configs import POOLER, WORD_EMBEDDINGS
+from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.formats.source import OriginalSource, Source
 from bert_tf.checkpoints.run_folder import TARGET_SCALE, RunFolder
 from bert_tf.checkpoints.tensors import GLOBAL_STEP, non_finite, read, shapes, step_of, write
@@ -68,9 +68,8 @@ class Restored:
         if self.new or self.unused:
             missing, unexpected = map(summarize, (self.new, self.unused))
             raise UserError(
-                f"{self.prefix} does not match this model",
-                fix=f"Missing variables: {missing}; unexpected variables: {unexpected}"
-                f"{(advice if self.new else '')}",
+                f"{self.prefix} does not match this model. Missing variables: {missing}; "
+                f"unexpected variables: {unexpected}{advice if self.new else ''}"
             )
 
 
@@ -157,11 +156,8 @@ def load_weights(
             variables[name].assign(np.zeros(variables[name].shape))
         new -= {*POOLER}
     unused = sorted(stored.keys() - variables.keys())
-    if unused_layers := [name for name in unused if name.startswith("bert/encoder/")]:
-        warn(
-            "The checkpoint has more layers than the configuration; unused: "
-            f"{summarize(unused_layers)}"
-        )
+    if layers_left := [name for name in unused if name.startswith("bert/encoder/")]:
+        warn(f"has more layers than the configuration; unused: {summarize(layers_left)}", at=prefix)
     if verify and not layers:
         source.require_same_outputs(model.config)
     return Restored(prefix, tuple(restored), new=tuple(sorted(new)), unused=tuple(unused))
@@ -176,16 +172,13 @@ def restore_training_state(state: Any, prefix: str) -> None:
     stored, extra = shapes(prefix), state.extra_variables
     slots = _named_slots(state.optimizer)
     present = {name: variable for name, variable in slots.items() if name in stored}
-    for name, shape in _shapes(present).items():
-        if shape != stored[name]:
-            raise UserError(f"{name} in {prefix} has shape {stored[name]}; expected {shape}")
+    _check_fit(prefix, _shapes(present), stored)
     _assign(present, prefix, read(prefix, present))
     state.optimizer.iterations.assign(step_of(prefix))
     for name, value in read(prefix, extra.keys() & stored.keys()):
         extra[name].assign(value)
-    if len(present) < len(slots):
-        missing = f"{len(slots) - len(present)} of {len(slots)} Adam slots"
-        warn(f"{prefix} lacks {missing}, which start from zero")
+    if missing := len(slots) - len(present):
+        warn(f"{prefix} lacks {missing} of {len(slots)} Adam slots, which start from zero")
 
 
 def snapshot(
@@ -213,7 +206,8 @@ def save_snapshot(folder: str, tensors: Mapping[str, Any], max_to_keep: int = MA
         last_good = latest(folder)
         if last_good != prefix:
             remove(folder, name)
-        raise UserError(str(error), fix=f"Last good checkpoint: {last_good or 'none'}") from error
+        error.fix = f"Last good checkpoint: {last_good or 'none'}"
+        raise
     add_newest(folder, name, max_to_keep)
     return prefix
 
@@ -275,18 +269,14 @@ def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, li
     if not reshaped and not missing:
         return
     listed = [f"{name} (checkpoint {stored[name]}, model {expected[name]})" for name in reshaped]
-    parts = [f"different shapes: {shortened(listed, 4)}"] if listed else []
-    others = [name for name in stored if name not in expected]
-    # Where names of one group differ, its summary would be the same on both sides.
-    renamed = {*map(_group, missing)} & {*map(_group, others)}
-    for side, names in (("model", missing), ("checkpoint", others)):
-        differing = sorted(name for name in names if _group(name) in renamed)
-        listed = shortened(differing, 4) if differing else summarize(names)
-        parts += [f"only in the {side}: {listed}"] if names else []
+    others = sorted(stored.keys() - expected)
+    groups = {
+        "different shapes": listed,
+        "only in the model": sorted(missing),
+        "only in the checkpoint": others if missing else [],
+    }
+    parts = [f"{title}: {shortened(names, 4)}" for title, names in groups.items() if names]
     advice = "Pass the --bert_config_file that it was trained with"
-    theirs, ours = (sizes.get(WORD_EMBEDDINGS, [0])[-1] for sizes in (stored, expected))
-    if theirs and ours and theirs != ours:
-        advice = f"Its hidden_size is {theirs}, and the model's is {ours}. {advice}"
     if not (missing or any(name.startswith(_ENCODER_SCOPE) for name in reshaped)):
         advice = "Its head differs. convert_checkpoint.py --head=encoder extracts the encoder"
     raise UserError(f"Checkpoint {prefix} does not fit the model ({'; '.join(parts)})", fix=advice)
@@ -296,11 +286,10 @@ def _assign(
     variables: Mapping[str, keras.Variable], prefix: str, values: Iterable[tuple[str, np.ndarray]]
 ) -> None:
     for name, value in values:
-        problem = non_finite(name, value)
-        if value.dtype.kind not in "fV":
-            problem = f"{name} has type {value.dtype}; expected a float type"
+        is_float = value.dtype.kind in "fV"
+        problem = non_finite(name, value) if is_float else f"{name} has type {value.dtype}"
         if problem:
-            raise UserError(f"Checkpoint {prefix}: {problem}")
+            raise UserError(problem, at=prefix)
         variables[name].assign(value)
 
 

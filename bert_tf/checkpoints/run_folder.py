@@ -27,6 +27,8 @@ RUN = "run.json"
 TARGET_SCALE = "target_scale"
 # Entries of `run.json`: the number of steps that training will have made, and whether it ended.
 PLANNED_STEPS, ENDED = "planned_steps", "ended"
+# The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
+VOCABULARY = "vocab_sha256"
 # The subfolder with the best weights of a training run with --eval_every, and their name.
 BEST_FOLDER, BEST_NAME = "best", "model.ckpt"
 # The summary of a run with several seeds, and the metrics of an evaluation.
@@ -34,7 +36,6 @@ RUNS, EVAL_RESULTS_JSON = "runs.json", "eval_results.json"
 # The loss and the learning rate of each step.
 CURVE = "training_curve.tsv"
 _TEXT_HASHES = "train_texts.npy"
-_DAMAGED = "{} is damaged ({})"
 
 
 class RunFolder:
@@ -81,41 +82,35 @@ class RunFolder:
         """Returns the path of a file in the folder; None if it does not exist."""
         return self.file(name) if files.exists(self.file(name)) else None
 
-    def _read_json(self, name: str) -> dict[str, Any]:
+    def read_json(self, name: str) -> dict[str, Any]:
         """Returns the content of a JSON file; {} if it is missing; UserError if it is damaged."""
-        try:
-            return files.read_json(self.file(name)) if self.find(name) else {}
-        except UserError as error:
-            raise UserError(_DAMAGED.format(self.file(name), error)) from error
+        return files.read_json(self.file(name)) if self.find(name) else {}
 
     # run.json: `script`, `flags`, `digests`, and entries of scripts and tasks.
 
     def entry(self, *keys: str, kind: type = str) -> Any:
         """Returns the value of type `kind` at nested keys of `run.json`; None if there is none."""
-        value: Any = self._read_json(RUN)
+        value: Any = self.read_json(RUN)
         for key in keys:
             value = value.get(key) if isinstance(value, dict) else None
         return value if isinstance(value, kind) else None
 
     def require_flags(self) -> dict[str, Any]:
         """Like `flags`; UserError if `run.json` is damaged, or its script is not registered."""
-        path, script = self.file(RUN), self.script
-        if not files.exists(path):
+        path, script = self.find(RUN), self.script
+        if not path:
             return {}
         if script and script not in registry.entries():
-            raise UserError(
-                f"{script} is not a registered task: first import the module that calls "
-                f"bert_tf.register({script!r}, ...)",
-                at=path,
-            )
+            register = f"import the module that calls bert_tf.register({script!r}, ...)"
+            raise UserError(f"{script} is not a registered task: first {register}", at=path)
         try:
-            flags = dict(self._read_json(RUN)["flags"])
+            flags = dict(self.read_json(RUN)["flags"])
             options_class = registry.entries()[script or ""].options_class
             known = {n: flags[n] for n in flags.keys() & typing.get_type_hints(options_class)}
             check_values(options_class(**known))
             return known
         except (ValueError, KeyError, TypeError) as error:
-            raise UserError(_DAMAGED.format(path, error)) from error
+            raise UserError(f"damaged ({error})", at=path) from error
 
     @property
     def script(self) -> str | None:
@@ -147,10 +142,8 @@ class RunFolder:
         """Raises a UserError if the folder contains several runs with different seeds."""
         # An interrupted command has not written the summary yet.
         if self.find(RUNS) or (self.find("run_1") and not self.find(RUN)):
-            best = self._read_json(RUNS).get("best", {}).get("folder")
-            which = (
-                f"the best is {self.file(best)}" if best else f"the first is {self.file('run_1')}"
-            )
+            best = self.read_json(RUNS).get("best", {}).get("folder")
+            which = f"the {'best' if best else 'first'} is {self.file(best or 'run_1')}"
             raise UserError(f"{self} contains several runs: pass one of them; {which}")
 
     def subfolders(self, count: int) -> "list[RunFolder]":
@@ -196,28 +189,26 @@ class RunFolder:
         Raises:
             UserError: they are unknown or invalid, or their number is not that of the outputs.
         """
-        path = self.file(LABELS)
-        if self.find(LABELS):
+        if path := self.find(LABELS):
             labels = read_labels(path, is_label)
             # Exports have a config.json. For multiple choice, labels name endings, not outputs.
-            num_outputs = len(self._read_json("config.json").get("id2label", ()))
-            if 1 < num_outputs != len(labels):
-                counts = f"{counted(len(labels), 'label')}, but the model has {num_outputs} outputs"
-                raise UserError(f"{path} has {counts}")
+            count = len(self.read_json("config.json").get("id2label", ()))
+            if 1 < count != len(labels):
+                listed = counted(len(labels), "label")
+                raise UserError(f"{listed}, but the model has {count} outputs", at=path)
             return labels
         if (declared := self.declared_labels()) and all(map(is_label, declared)):
             return declared
         raise UserError(
-            f"No such file: {path} ({files.describe_parent(path)})",
+            f"No such file: {self.file(LABELS)} ({files.describe_folder(self.path)})",
             fix=f"Pass --do_train=true, or the --output_dir of a training run{advice}",
         )
 
     def declared_labels(self) -> list[str] | None:
         """Returns the names of the outputs in `labels.txt` or a configuration; None if unknown."""
-        for name in (LABELS, f"assets/{LABELS}"):  # the latter in a SavedModel
-            if path := self.find(name):
-                return files.read_small_file_lines(path)
-        labels = labels_in(self._read_json("config.json")) if self.model else None
+        if path := self.find(LABELS) or self.find(f"assets/{LABELS}"):  # the latter in a SavedModel
+            return files.read_small_file_lines(path)
+        labels = labels_in(self.read_json("config.json")) if self.model else None
         return labels and [label.strip() for label in labels]
 
     # Checkpoints.
@@ -269,8 +260,7 @@ class RunFolder:
             problem = f"--resume=never, but --output_dir={self} has checkpoints: {found}"
             raise UserError(problem, fix="Choose another --output_dir, or empty this one")
         if not found and options.resume == "must":
-            absence = files.describe_folder(self.path)
-            raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint ({absence})")
+            raise UserError(f"--resume=must, but --output_dir={self} has no checkpoint")
         is_untrained = os.path.basename(found or "") == "model.ckpt-0"
         if is_untrained and not options.do_train and self.newest != found:
             raise UserError(f"All trained checkpoints in {self} are damaged")
@@ -314,7 +304,7 @@ class RunFolder:
         """Records that training has ended, unless it began with version 1.1."""
         for folder in (self, RunFolder(self.file(BEST_FOLDER))):
             if folder.entry(ENDED, kind=bool) is False:
-                text = json.dumps({**folder._read_json(RUN), ENDED: True}, indent=1)
+                text = json.dumps({**folder.read_json(RUN), ENDED: True}, indent=1)
                 files.write_text(folder.file(RUN), text + "\n")
 
     # What earlier runs left for later ones.
@@ -350,13 +340,10 @@ def read_labels(path: str, is_label: Callable[[str], object] = str.strip) -> lis
         UserError: the file cannot be read, is empty, or contains a duplicate or invalid label.
     """
     labels = files.read_small_file_lines(path)
-    for index, line in enumerate(labels):
-        if not is_label(line):
-            raise UserError(f"invalid label {excerpt(line)}", at=Place(path, index + 1))
-        if line in labels[:index]:
-            raise UserError(f"duplicate label {line}", at=Place(path, index + 1))
-    if not labels:
-        raise UserError(f"{path} contains no labels")
+    for index, line in enumerate(labels or [""]):
+        if not is_label(line) or line in labels[:index]:
+            problem = "duplicate" if line in labels[:index] else "invalid"
+            raise UserError(f"{problem} label {excerpt(line)}", at=Place(path, index + 1))
     return labels
 
 

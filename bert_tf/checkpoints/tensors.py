@@ -29,9 +29,8 @@ def step_of(prefix: str) -> int:
     if GLOBAL_STEP not in shapes(prefix):
         return 0
     (_, step), *_ = read(prefix, [GLOBAL_STEP])
-    if np.shape(step) or not np.issubdtype(np.asarray(step).dtype, np.integer) or step < 0:
-        raise UserError(f"{GLOBAL_STEP} in {prefix} is not a training step: {step!r}")
-    return int(step)
+    with explained_read_errors(prefix):
+        return int(np.asarray(step).item())
 
 
 def shapes(prefix: str) -> dict[str, list[int]]:
@@ -130,9 +129,10 @@ def explained_read_errors(prefix: str) -> Iterator[None]:
     try:
         yield
     except (backend.tf.errors.OpError, LookupError, RuntimeError, ValueError) as error:
-        problem = "its files are missing, damaged or not a checkpoint"
-        details = f"{problem} (TensorFlow says: {reason(error)})"
-        raise UnreadableCheckpoint(f"Cannot read the checkpoint {prefix}: {details}") from error
+        raise UnreadableCheckpoint(
+            f"Cannot read the checkpoint {prefix}: its files are missing, damaged or not a "
+            f"checkpoint (TensorFlow says: {reason(error)})"
+        ) from error
 
 
 def _open(prefix: str) -> Any:

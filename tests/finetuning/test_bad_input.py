@@ -131,7 +131,7 @@ def test_invalid_vocabulary(tiny, tmp_path):
     path.write_text(vocab + "more\n")
     _assert_user_error(run, "has 20 entries, but the model has only 19")
     path.write_text(vocab.replace("[SEP]", "\n[SEP]") + " \n")
-    _assert_user_error(run, r"has 21 entries, counting blank lines \(4, 21\), but the model has")
+    _assert_user_error(run, "has 21 entries, but the model has")
     path.write_text(vocab.replace("[CLS]", "CLS"))
     _assert_user_error(run, r"lacks \[CLS\]")
     path.write_bytes(b"\xff\xfe")

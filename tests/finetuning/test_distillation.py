@@ -508,3 +508,23 @@ def test_invalid_init_layers(tiny, three_layer_model, tmp_path, changes, message
         changes = {"bert_config_file": config.replace("{tiny}", str(tiny.folder))}
     changes = {**TRAINING, **LAYER_FLAGS, "init_checkpoint": str(three_layer_model), **changes}
     _assert_rejected(options(tiny, tmp_path, **changes), message)
+
+
+def test_different_hidden_size_is_rejected(tiny, three_layer_model, tmp_path):
+    config = dataclasses.replace(tiny.config, hidden_size=8)
+    (tmp_path / "narrow.json").write_text(config.to_json_string())
+    changes = {
+        "bert_config_file": str(tmp_path / "narrow.json"),
+        "init_checkpoint": str(three_layer_model),
+    }
+    message = r"word_embeddings \(checkpoint \[\d+, 16\], model \[\d+, 8\]\)"
+    for layers in (None, "1"):
+        _assert_rejected(
+            options(tiny, tmp_path, **TRAINING, **changes, init_layers=layers), message
+        )
+
+
+def test_distillation_defaults():
+    defaults = ClassifierOptions()
+    assert (defaults.teacher_temperature, defaults.teacher_weight) == (2.0, 0.5)
+    assert defaults.init_layer_numbers == []

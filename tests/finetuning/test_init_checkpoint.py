@@ -161,6 +161,20 @@ def test_run_json_of_another_program_is_ignored(tmp_path, model_sources, text):
     assert find_source(str(folder)).do_lower_case is None
 
 
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_damaged_run_json_is_an_error(tmp_path, model_sources, text):
+    folder = shutil.copytree(model_sources["folder"], tmp_path / "model")
+    (folder / "run.json").write_text(text)
+    with pytest.raises(UserError, match=r"model/run\.json.*(invalid JSON|a JSON object)"):
+        find_source(str(folder))
+
+
+def test_init_checkpoint_is_checked_before_data(tiny, tmp_path):
+    run = options(tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "nothing"))
+    with pytest.raises(UserError, match="nothing"):
+        classification.run(dataclasses.replace(run, data_dir=str(tmp_path / "nowhere")))
+
+
 def test_lower_casing_with_a_cased_vocabulary_warns(tiny, tmp_path, run_log):
     tokens = Path(tiny.flags["vocab_file"]).read_text(encoding="utf-8").split()
     vocab = tmp_path / "vocab.txt"

@@ -26,9 +26,9 @@ def test_read_label_map(tmp_path):
     path.write_text("O\nB-A\nI-A\n")
     assert read_labels(str(path), is_label) == ["O", "B-A", "I-A"]
     for text, message in (
-        ("", "labels.txt contains no label"),
+        ("", "labels.txt:1: invalid label ''"),
         ("O\n\nB-A\n", "labels.txt:2: invalid label ''"),
-        ("O\nB-A\nO\n", "labels.txt:3: duplicate label O"),
+        ("O\nB-A\nO\n", "labels.txt:3: duplicate label 'O'"),
         ("O\n{}\n", "labels.txt:2: invalid label '{}'"),
     ):
         path.write_text(text)

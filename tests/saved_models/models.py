@@ -53,3 +53,29 @@ def make_cases(model):
         inputs = make_random_inputs(shape, batch)
         outputs = model(to_model_inputs(inputs))
         yield inputs, lambda name, outputs=outputs: outputs[_OUTPUT_NAMES.get(name, name)]
+
+
+def check_activation(hidden_act, run):
+    """Asserts that `run(model, inputs)` computes an encoder with this activation."""
+    config = BertConfig(vocab_size=50, intermediate_size=24, hidden_act=hidden_act, **SIZES)
+    model, inputs = make_random_model(BertModel, config), make_random_inputs((3, 9), 0)
+    expected = model(to_model_inputs(inputs))["sequence_output"]
+    np.testing.assert_allclose(run(model, inputs)["last_hidden_state"], expected, atol=1e-4)
+
+
+def check_pooling(pooling, run):
+    """Asserts that the pooling of `run(model, inputs)` ignores padding."""
+    model, inputs = make_random_model(BertModel), make_random_inputs((5, 9), 3)
+    values = np.array(model(to_model_inputs(inputs))["sequence_output"])
+    rows = [row[:count] for row, count in zip(values, inputs["attention_mask"].sum(1), strict=True)]
+    pool = {"mean": lambda row: row.mean(0), "max": lambda row: row.max(0), "cls": lambda r: r[0]}
+    expected = [pool[pooling](row) for row in rows]
+    np.testing.assert_allclose(run(model, inputs)["sentence_embedding"], expected, atol=1e-4)
+
+
+def assert_close(a, b):
+    """Asserts that the outputs of a quantized model are close to the exact ones, but not equal."""
+    a, b = (x.reshape(len(x), -1) for x in (a, b))
+    cosines = (a * b).sum(1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    assert cosines.min() > 0.99
+    assert not np.array_equal(a, b)

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from bert_tf import checkpoints
-from bert_tf.base import files
 from bert_tf.base.errors import UserError, shortened
 from bert_tf.config import BertConfig
 
@@ -34,13 +33,20 @@ _MAX_LIST_CHARS = 400
 # Variable name -> shape.
 Shapes = Mapping[str, list[int]]
 
-# Configuration key -> the variable and axis that have this size.
-_AXES = {
-    "vocab_size": (WORD_EMBEDDINGS, 0),
-    "hidden_size": (WORD_EMBEDDINGS, 1),
-    "intermediate_size": ("bert/encoder/layer_0/intermediate/dense/bias", 0),
-    "max_position_embeddings": ("bert/embeddings/position_embeddings", 0),
-    "type_vocab_size": ("bert/embeddings/token_type_embeddings", 0),
+# End of a variable's name -> its shape, in keys of the configuration; the first one counts.
+_SHAPES = {
+    "word_embeddings": ("vocab_size", "hidden_size"),
+    "position_embeddings": ("max_position_embeddings", "hidden_size"),
+    "token_type_embeddings": ("type_vocab_size", "hidden_size"),
+    "cls/predictions/output_bias": ("vocab_size",),
+    "output_weights": ("outputs", "hidden_size"),
+    "output_bias": ("outputs",),
+    "intermediate/dense/kernel": ("hidden_size", "intermediate_size"),
+    "intermediate/dense/bias": ("intermediate_size",),
+    "attention/output/dense/kernel": ("hidden_size", "hidden_size"),
+    "output/dense/kernel": ("intermediate_size", "hidden_size"),
+    "kernel": ("hidden_size", "hidden_size"),
+    "": ("hidden_size",),
 }
 
 
@@ -62,45 +68,25 @@ def count_layers(names: Iterable[str]) -> int:
 
 def infer_sizes(shapes: Shapes) -> dict[str, int]:
     """Infers model sizes from weight shapes, which determine all but the number of heads."""
-    sizes = {
-        key: shapes[name][axis]
-        for key, (name, axis) in _AXES.items()
-        if name in shapes and len(shapes[name]) > axis
-    }
+    sizes: dict[str, int] = {}
+    for name in encoder_names(1):
+        for axis, size in zip(_axes(name), shapes.get(name, ()), strict=False):
+            sizes.setdefault(axis, size)
     num_layers = count_layers(shapes)
     return {**sizes, "num_hidden_layers": num_layers} if num_layers else sizes
+
+
+def _axes(name: str) -> tuple[str, ...]:
+    return next(axes for suffix, axes in _SHAPES.items() if name.endswith(suffix))
 
 
 def guess_config(shapes: Shapes) -> BertConfig | None:
     """Assumes the usual head size; None if `hidden_size` does not fit it, or sizes are missing."""
     sizes = infer_sizes(shapes)
     num_heads, remainder = divmod(sizes.get("hidden_size", 1), USUAL_HEAD_SIZE)
-    if len(sizes) <= len(_AXES) or remainder:
+    if len(sizes) < 6 or remainder:
         return None
     return BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
-
-
-def require_matching(config: BertConfig, shapes: Shapes, file: str, path: str) -> None:
-    """Raises a UserError if a configuration, read from `file`, does not match the weights."""
-    mismatches = []
-    for key, size in infer_sizes(shapes).items():
-        configured = getattr(config, key)
-        if configured != size:
-            variable = f" ({_AXES[key][0]} {shapes[_AXES[key][0]]})" if key in _AXES else ""
-            mismatches.append(f"{key} is {configured}, but {size} in the weights{variable}")
-    if mismatches:
-        problem = f"not the configuration of {path}: {'; '.join(mismatches)}"
-        raise UserError(problem, at=file)
-
-
-def require_fitting_vocabulary(path: str, vocab: Mapping[str, int], vocab_size: int) -> None:
-    """Raises a UserError if a vocabulary has more entries than the model has embeddings."""
-    if (num_entries := max(vocab.values(), default=-1) + 1) > vocab_size:
-        lines = enumerate(files.read_small_file_lines(path), start=1)
-        blank = shortened([str(number) for number, line in lines if not line.strip()])
-        counting = f", counting blank lines ({blank})" if blank else ""
-        problem = f"has {num_entries} entries{counting}, but the model has only {vocab_size}"
-        raise UserError(problem, at=path, fix="Pass the vocab.txt that came with the model")
 
 
 def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[str]:
@@ -111,46 +97,23 @@ def missing_weights(shapes: Shapes, head_variables: Iterable[str] = ()) -> list[
 
 def check_weights(head: "HeadFormat", shapes: Shapes, path: str) -> None:
     """Raises a UserError if the model at `path` lacks weights, or their shapes are inconsistent."""
-    sizes = infer_sizes(shapes)
     if missing := missing_weights(shapes, head.variables):
         model = "BERT" if head.name == "encoder" else f"BERT with a {head.name} head"
-        lists = (checkpoints.summarize(group)[:_MAX_LIST_CHARS] for group in (missing, shapes))
-        problem = f"not all weights of {model}. Missing: {{}}; found: {{}}".format(*lists)
+        lacked, found = (checkpoints.summarize(x)[:_MAX_LIST_CHARS] for x in (missing, shapes))
+        problem = f"not all weights of {model}. Missing: {lacked}; found: {found}"
         raise UserError(problem, at=path)
     # Heads without labels have two outputs: start and end, or the two classes of next sentence.
-    expected_shapes = _expected_shapes(head, sizes, head.count_outputs(shapes) or 2)
+    sizes = {**infer_sizes(shapes), "outputs": head.count_outputs(shapes) or 2}
+    # Shapes of other heads are not checked: only their classes know them.
+    original = [name for name in head.variables if name.startswith(("cls/", "output_"))]
+    expected = {
+        name: [sizes.get(axis) for axis in _axes(name)]
+        for name in [*encoder_names(sizes["num_hidden_layers"]), *original]
+    }
     mismatches = [
         f"{name} {shapes[name]} (expected: {shape})"
-        for name, shape in expected_shapes.items()
+        for name, shape in expected.items()
         if list(shapes.get(name, shape)) != shape
     ]
     if mismatches:
         raise UserError(f"inconsistent shapes: {shortened(mismatches, 4)}", at=path)
-
-
-def _expected_shapes(
-    head: "HeadFormat", sizes: Mapping[str, int], num_outputs: int
-) -> dict[str, list[int | None]]:
-    # None if the variable lacks this axis.
-    hidden, inner = sizes.get("hidden_size"), sizes.get("intermediate_size")
-    # Suffix of a variable name -> shape; the first matching suffix applies.
-    by_suffix = {
-        "word_embeddings": [sizes.get("vocab_size"), hidden],
-        "position_embeddings": [sizes.get("max_position_embeddings"), hidden],
-        "token_type_embeddings": [sizes.get("type_vocab_size"), hidden],
-        "cls/predictions/output_bias": [sizes.get("vocab_size")],
-        "output_weights": [num_outputs, hidden],
-        "output_bias": [num_outputs],
-        "intermediate/dense/kernel": [hidden, inner],
-        "intermediate/dense/bias": [inner],
-        "attention/output/dense/kernel": [hidden, hidden],
-        "output/dense/kernel": [inner, hidden],
-        "kernel": [hidden, hidden],
-        "": [hidden],
-    }
-    # Shapes of other heads are not checked: only their classes know them.
-    original = [name for name in head.variables if name.startswith(("cls/", "output_"))]
-    return {
-        name: next(shape for suffix, shape in by_suffix.items() if name.endswith(suffix))
-        for name in [*encoder_names(sizes["num_hidden_layers"]), *original]
-    }

@@ -16,6 +16,7 @@ from bert_tf.base import file_names, files, locks
 from bert_tf.base.errors import UserError, counted, note, shortened, warn
 from bert_tf.checkpoints.formats import configs, heads, hugging_face, keras_files
 from bert_tf.checkpoints.formats.keras_files import MODEL_EXTENSION, WEIGHTS_EXTENSION
+from bert_tf.checkpoints.formats.matching import check_vocabulary, read_config
 from bert_tf.checkpoints.formats.sentence_transformers import (
     check_encoder,
     copy_cross_encoder,
@@ -135,9 +136,7 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
 def _prepare(source: Source, options: Any, to: str) -> _Model:
     """Collects everything to write in the format `to`, and checks that it is consistent."""
     shapes = source.shapes()
-    config = source.matching_config(options.bert_config_file, shapes)
-    if config and options.bert_config_file:
-        source.warn_of_other_config(config, options.bert_config_file)
+    config = read_config(source, options.bert_config_file, shapes)
     head = None
     if source.kind == to == "original" and options.head == "auto":
         # A copy also has the variables that are not part of BERT.
@@ -155,7 +154,12 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         selected = _select_variables(source, options, head, shapes, to)
     if config is None and to != "original":
         raise UserError(f"No {CONFIG} next to {source.path}: pass --bert_config_file")
-    vocab_file = _find_vocab(source, options, shapes, to)
+    vocab_file = options.vocab_file or source.vocab_file
+    if vocab_file is None and to in _TRANSFORMERS:
+        raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
+    if vocab_file:
+        size = shapes.get(configs.WORD_EMBEDDINGS, [None])[0]
+        check_vocabulary(vocab_file, options.do_lower_case, size, [source])
     do_lower_case = _find_casing(source, options, vocab_file, to)
     labels = _find_labels(source, options, shapes, head)
     return _Model(head, selected, config, vocab_file, do_lower_case, labels)
@@ -172,8 +176,7 @@ def _select_variables(
         listed = shortened(unexpected, 8)
         if options.head == "auto":
             problem = f"tensors that are not part of BERT or the {head.name} head: {listed}"
-            advice = "Drop them with --head, such as --head=encoder"
-            raise UserError(problem, at=source.path, fix=advice)
+            raise UserError(problem, at=source.path, fix=heads.ENCODER_ONLY)
         (note if options.head == "encoder" else warn)(f"Not converted: {listed}")
     if to != "original" or options.strip_optimizer:
         return expected
@@ -182,21 +185,13 @@ def _select_variables(
     return [*expected, *(n for n in state if n in kept or n.rsplit("/", 1)[0] in kept)]
 
 
-def _find_vocab(source: Source, options: Any, shapes: configs.Shapes, to: str) -> str | None:
-    path = options.vocab_file or source.vocab_file
-    if path is None and to in _TRANSFORMERS:
-        raise UserError(f"No {VOCAB} next to {source.path}: pass --vocab_file")
-    if path is None:
-        return None
-    if shape := shapes.get(configs.WORD_EMBEDDINGS):
-        configs.require_fitting_vocabulary(path, load_vocab(path), shape[0])
-    return path
-
-
 def _find_labels(
     source: Source, options: Any, shapes: configs.Shapes, head: HeadFormat | None
 ) -> Sequence[str] | None:
-    requested = _requested_labels(options.labels) if options.labels else None
+    requested = None
+    if options.labels:  # a file, or a comma-separated list
+        is_file = files.exists(options.labels)
+        requested = read_labels(options.labels) if is_file else file_names.split(options.labels)
     labels = requested or source.labels
     num_outputs = (head or source.head or BertClassifier.head_format).count_outputs(shapes)
     if not labels or not (num_outputs or requested):
@@ -204,23 +199,13 @@ def _find_labels(
     expected = source.labels or labels
     if [*labels] != [*expected] and sorted(labels) == sorted(expected):
         raise UserError(f"--labels has another order than the model: {', '.join(expected)}")
-    if len(labels) == num_outputs:
+    if len({*labels}) == num_outputs:
         return labels
-    problem = f"{counted(len(labels), 'label')}, but the head has {num_outputs or 'no'} outputs"
+    problem = f"{len({*labels})} different labels, but the head has {num_outputs or 'no'} outputs"
     if requested:
-        raise UserError(f"--labels: {problem}")
+        raise UserError(problem, at="--labels")
     warn(f"no labels are written: {problem}", at=source.path)
     return None
-
-
-def _requested_labels(value: str) -> list[str]:
-    """Reads labels from a file with that name, if there is one, or from a comma-separated list."""
-    if files.exists(value):
-        return read_labels(value)
-    labels = file_names.split(value)
-    if len(set(labels)) < len(labels):
-        raise UserError(f"--labels={value} repeats a label")
-    return labels
 
 
 def _find_casing(source: Source, options: Any, vocab_file: str | None, to: str) -> bool:
@@ -261,14 +246,10 @@ class _Output:
         by_extension = (to for to, end in _EXTENSIONS.items() if self.output.endswith(end))
         is_prefix = _PREFIX_PATTERN.search(self.output)
         implied = "original" if is_prefix else next(by_extension, None)
-        if implied is None and to == "auto":
-            advice = "Pass --to, or a path ending in .ckpt, .keras or .weights.h5"
-            raise UserError(f"--output={output} does not determine the format", fix=advice)
-        if to not in (implied, "auto") and (implied or to in _EXTENSIONS):
-            extension = _EXTENSIONS.get(to)
-            kind = f"a name ending in {extension}" if extension else "a folder or x.ckpt"
-            kind = "a folder, without an extension" if to in _TRANSFORMERS else kind
-            raise UserError(f"--to={to} requires {kind}; got --output={output}")
+        fits = to == implied or not (implied or to in _EXTENSIONS)
+        if not (implied if to == "auto" else fits):
+            names = "a folder, x.ckpt (original), x.keras (keras) or x.weights.h5 (weights_h5)"
+            raise UserError(f"--to={to} does not fit --output={output}: expected {names}")
         self.format: str = (implied or "") if to == "auto" else to
         self.is_folder = implied is None
         self.name = _PREFIX if self.is_folder else os.path.basename(self.output)

@@ -14,9 +14,10 @@ import keras
 from bert_tf import checkpoints
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note, reason, shortened, warn
-from bert_tf.checkpoints.formats import keras_files, safetensors_files
-from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource
+from bert_tf.checkpoints.formats import keras_files
+from bert_tf.checkpoints.formats.hugging_face import INDEX_FILE, WEIGHTS_FILE, HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
+from bert_tf.checkpoints.formats.matching import check_config
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
 from bert_tf.checkpoints.formats.saved_model import GRAPH_FILE, open_saved_model
 from bert_tf.checkpoints.formats.sentence_transformers import encoder_folder
@@ -27,28 +28,22 @@ from bert_tf.checkpoints.tensors import OBJECT_GRAPH, open_reader, temporary_fol
 from bert_tf.modeling import BertModel
 from bert_tf.modeling.configured_model import ConfiguredModel
 
-_CONVERT = "BertModel.from_pretrained(folder{}).save_pretrained(new_folder)"
 # Other files that people have: endings of their names, or their first bytes -> what to do.
 _OTHER_FILES: dict[tuple[str | bytes, ...], str] = {
-    (b"version https://git-lfs",): "a pointer of Git LFS to the file: run git lfs pull",
-    (b"<!DOCTYPE", b"<!doctype", b"<html"): "a web page: download the file itself",
+    (b"version https://git-lfs", b"<!DOCTYPE", b"<!doctype", b"<html"): (
+        "a pointer of Git LFS or a web page: run git lfs pull, or download the file itself"
+    ),
     (".bin", ".pt", ".pth", ".pkl", ".pickle", "pytorch_model.bin.index.json"): (
         "a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
-        f"with transformers: {_CONVERT.format('')}"
+        "with transformers: BertModel.from_pretrained(folder).save_pretrained(new_folder)"
     ),
     (".h5", ".hdf5", b"\x89HDF", ".msgpack"): (
-        "weights of Keras or Flax: convert them with transformers below version 5: "
-        f"{_CONVERT.format(', from_tf=True')}, or from_flax=True"
-    ),
-    (".tar", ".gz", ".tgz", ".bz2", ".xz", ".7z", ".rar", b"\x1f\x8b", b"PK\3\4"): (
-        "an archive: unpack it, and pass the model's folder"
-    ),
-    (".onnx", ".tflite", ".gguf", b"GGUF", ".pb"): (
-        "an exported model: pass the model that it was made from, or a SavedModel's folder"
+        "weights of Keras or Flax: convert them with transformers below version 5, with "
+        "from_tf=True or from_flax=True"
     ),
 }
 # Names in a folder that say what it has instead of a checkpoint.
-_WEIGHTS = re.compile(r"((pytorch|tf|flax)_)?model\b.*\.(bin|h5|msgpack|gguf|tar\.gz)")
+_WEIGHTS = re.compile(r"((pytorch|tf|flax)_)?model\b.*\.(bin|h5|msgpack)")
 
 
 # What to unpack of a release: a zip of a folder with bert_config.json, vocab.txt and a checkpoint.
@@ -74,7 +69,7 @@ def find_source(path: str) -> Source:
         return _open_folder(path)
     openers = {
         ".safetensors": HuggingFaceSource,
-        safetensors_files.INDEX_FILE: HuggingFaceSource,
+        INDEX_FILE: HuggingFaceSource,
         keras_files.MODEL_EXTENSION: KerasSource,
         keras_files.WEIGHTS_EXTENSION: KerasSource,
         ".zip": _open_zip,
@@ -127,7 +122,7 @@ def restore(model: keras.Model, source: str | os.PathLike | Source) -> Restored:
     if not isinstance(source, Source):
         source = find_source(os.path.expanduser(os.fspath(source)))
     if isinstance(model, ConfiguredModel):
-        source.warn_of_other_config(model.config, type(model).__name__)
+        check_config(model.config, type(model).__name__, source)
     if source.head and source.head.has_labels and not isinstance(model, BertModel):
         classes = source.head.model, type(model)
         if not any(map(issubclass, classes, reversed(classes))):
@@ -148,7 +143,7 @@ def _open_folder(folder: str) -> Source:
         return open_saved_model(folder)
     if (encoder := encoder_folder(folder)) != folder:
         return find_source(encoder)
-    weights_file = find(safetensors_files.WEIGHTS_FILE) or find(safetensors_files.INDEX_FILE)
+    weights_file = find(WEIGHTS_FILE) or find(INDEX_FILE)
     prefix = None
     try:
         prefix = RunFolder(folder).checkpoint(check=False)
@@ -173,11 +168,7 @@ def _open_checkpoint(prefix: str) -> Source:
 
 
 def _open_zip(path: str) -> Source:
-    folder = _unpack(path)
-    try:
-        return OriginalSource(checkpoints.resolve(folder), shown=path)
-    except UserError as error:
-        raise error.moved_to(path) from None
+    return OriginalSource(checkpoints.resolve(_unpack(path)), shown=path)
 
 
 def _reject_other(path: str) -> None:
@@ -223,16 +214,12 @@ def _select_members(path: str, archive: zipfile.ZipFile) -> dict[str, zipfile.Zi
     expected = [member for member in archive.infolist() if _MEMBER_NAME.fullmatch(member.filename)]
     paths = [os.path.split(member.filename) for member in expected]
     folders = {folder for folder, name in paths if ".ckpt" in name}
-    if len(folders) > 1:
-        raise UserError(f"several checkpoints, in {', '.join(sorted(folders))}", at=path)
-    if not folders:
+    if len(folders) != 1:
         content = shortened(archive.namelist(), 8) or "nothing"
-        raise UserError(f"no original BERT checkpoint. It contains: {content}", at=path)
+        raise UserError(f"not one original BERT checkpoint. It contains: {content}", at=path)
     selected = [member for member in expected if os.path.dirname(member.filename) in folders]
     size = sum(member.file_size for member in selected)
     packed_size = os.path.getsize(path)
     if size > max(_ALWAYS_ALLOWED_BYTES, _MAX_COMPRESSION_RATIO * packed_size):
-        advice = "If you trust it, unpack it yourself"
-        problem = f"its {packed_size:,} bytes would unpack to {size:,}"
-        raise UserError(problem, at=path, fix=advice)
+        raise UserError(f"its {packed_size:,} bytes would unpack to {size:,}", at=path)
     return {os.path.basename(member.filename): member for member in selected}

@@ -9,7 +9,7 @@ from bert_tf.modeling.entities import BertEntityClassifier
 from bert_tf.modeling.heads import MASKED_LM
 from bert_tf.options import registry
 
-_ENCODER = "Pass --head=encoder to convert only the encoder"
+ENCODER_ONLY = "Pass --head=encoder to convert only the encoder"
 
 
 def registered() -> dict[str, HeadFormat]:
@@ -51,7 +51,7 @@ def find(source: Source, stored: Set[str], requested: str = "auto") -> HeadForma
         return head
     if source.model and not declared:
         problem = f"{source.model.__name__} has no attribute head_format"
-        raise UserError(problem, fix=_ENCODER)
+        raise UserError(problem, fix=ENCODER_ONLY)
     kinds: dict[Set[str], HeadFormat] = {}
     for head in (*([declared] if declared else []), *heads.values()):
         kinds.setdefault(frozenset(head.variables), head)

@@ -9,14 +9,15 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError, shortened
-from bert_tf.checkpoints.formats import configs, heads, hugging_face_config, safetensors_files
+from bert_tf.base.errors import UserError, reason, shortened
+from bert_tf.checkpoints.formats import configs, heads, hugging_face_config
 from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source
 from bert_tf.checkpoints.run_folder import VOCAB, RunFolder, labels_in
 from bert_tf.checkpoints.tensors import temporary_folder
@@ -26,6 +27,8 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import ANY_SPELLING, USED
 
 CONFIG = "config.json"
+INDEX_FILE = "model.safetensors.index.json"
+WEIGHTS_FILE = "model.safetensors"
 _TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
 # In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
 # the weights include one. For converting back, it is kept in a file that transformers ignores.
@@ -37,6 +40,8 @@ _LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
 _TIED_BIAS, _BIAS = "cls.predictions.decoder.bias", "cls.predictions.bias"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+# Readable dtypes in a safetensors file -> NumPy's name.
+_TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class HuggingFaceSource(Source):
@@ -52,7 +57,7 @@ class HuggingFaceSource(Source):
         self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = labels_in(settings)
         self._read_head(settings)
-        self._tensors = safetensors_files.SafetensorsReader(path)
+        self._tensors = SafetensorsReader(path)
         head_names = heads.hugging_face_names(self.head)
         self._names, self.unknown, self._tied_decoder = match_names(
             self._tensors.shapes, head_names
@@ -73,7 +78,7 @@ class HuggingFaceSource(Source):
         """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
         path = RunFolder(folder).find(POOLER_FILE)
         if path and not any(name in self._names for name in configs.POOLER):
-            pooler = safetensors_files.SafetensorsReader(path)
+            pooler = SafetensorsReader(path)
             stored, *_ = match_names(pooler.shapes, {})
             if sorted(stored) == sorted(configs.POOLER):
                 return {name: _transpose_kernel(name, pooler.read(stored[name])) for name in stored}
@@ -81,8 +86,9 @@ class HuggingFaceSource(Source):
 
     def _read_tokenizer(self, folder: str) -> None:
         """Sets casing and vocabulary; some models store them only in tokenizer.json."""
-        settings = _read_optional(folder, TOKENIZER_CONFIG)
-        fast_tokenizer = _read_optional(folder, _TOKENIZER)
+        read_json = RunFolder(folder).read_json
+        settings = read_json(TOKENIZER_CONFIG)
+        fast_tokenizer = read_json(_TOKENIZER)
         normalizer = fast_tokenizer.get("normalizer")
         lower = settings.get("do_lower_case")
         if not isinstance(lower, bool) and isinstance(normalizer, dict):
@@ -96,7 +102,7 @@ class HuggingFaceSource(Source):
         stored = files.read_small_file_lines(path) if path else _read_word_pieces(fast_tokenizer)
         if not stored:
             return
-        added = _read_added_tokens(settings, fast_tokenizer, _read_optional(folder, _ADDED))
+        added = _read_added_tokens(settings, fast_tokenizer, read_json(_ADDED))
         pieces = self._add_tokens(stored, added)
         if path is None or len(pieces) > len(stored):
             self.vocab_file = os.path.join(temporary_folder(), VOCAB)
@@ -135,7 +141,7 @@ class HuggingFaceSource(Source):
         for name, stored in self._names.items():
             shape, kind = self._tensors.shapes[stored], self._tensors.types[stored]
             shape = shape[::-1] if name.endswith("/kernel") else shape
-            variables[name] = shape, safetensors_files.TYPE_NAMES.get(kind, kind)
+            variables[name] = shape, _TYPE_NAMES.get(kind, kind)
         return variables
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
@@ -152,7 +158,71 @@ class HuggingFaceSource(Source):
         embeddings = self._tensors.read(self._names[configs.WORD_EMBEDDINGS])
         if not np.array_equal(self._tensors.read(decoder), embeddings):
             problem = f"{decoder} differs from the word embeddings, but BERT ties the two"
-            raise UserError(problem, at=self.path, fix="Pass --head=encoder to drop the head")
+            raise UserError(problem, at=self.path, fix=heads.ENCODER_ONLY)
+
+
+class SafetensorsReader:
+    """The tensors of a model, in one `.safetensors` file or in the shards that an index lists.
+
+    Attributes:
+        shapes: name -> shape.
+        types: name -> dtype; `read` supports only the keys of `_TYPE_NAMES`.
+    """
+
+    def __init__(self, path: str) -> None:
+        from safetensors import SafetensorError, safe_open
+
+        self.shapes: dict[str, list[int]] = {}
+        self.types: dict[str, str] = {}
+        self._files: dict[str, tuple[str, Any]] = {}
+        for shard in _read_shards(path) if path.endswith(".json") else [path]:
+            files.open_binary(shard).close()  # Raises a clearer error for a missing file.
+            try:
+                file = safe_open(shard, framework="numpy")
+            except (SafetensorError, OSError, ValueError) as error:
+                problem = f"not a complete safetensors file: {reason(error)}"
+                raise UserError(problem, at=shard) from error
+            for name in file.keys():  # noqa: SIM118
+                tensor = file.get_slice(name)
+                self.shapes[name], self.types[name] = tensor.get_shape(), tensor.get_dtype()
+                self._files[name] = shard, file
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns a tensor as float32, to which float16 and bfloat16 convert exactly."""
+        path, file = self._files[name]
+        if self.types[name] not in _TYPE_NAMES:
+            expected = f"{name} of type {', '.join(_TYPE_NAMES)}"
+            raise UserError(f"expected {expected}. Received: {self.types[name]}", at=path)
+        # NumPy knows bfloat16 only because importing TensorFlow registers it.
+        return file.get_tensor(name).astype(np.float32)
+
+
+def _write_tensors(path: str, tensors: Mapping[str, np.ndarray]) -> None:
+    """Writes float32 tensors to one file."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    try:
+        with open(path, "wb") as file:
+            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+        # `save_file` makes the file readable by its owner only.
+        os.chmod(path, mode)
+        files.sync(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"Cannot write {path}: {error}") from error
+
+
+def _read_shards(path: str) -> Iterable[str]:
+    """Returns the paths of the files that an index lists, which must be next to it."""
+    weight_map = files.read_json(path).get("weight_map")
+    found = weight_map.values() if isinstance(weight_map, dict) else [weight_map]
+    shards = sorted({str(name) for name in found})
+    for shard in shards:
+        if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
+            expected = "a weight_map with names of safetensors files next to it"
+            raise UserError(f"expected {expected}. Received: {shard}", at=path)
+    return [os.path.join(os.path.dirname(path), shard) for shard in shards]
 
 
 def write(
@@ -174,9 +244,9 @@ def write(
         target = pooler if name in configs.POOLER and not head.has_pooler else tensors
         tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
         target[tensor] = _transpose_kernel(name, value)
-    safetensors_files.write(os.path.join(folder, safetensors_files.WEIGHTS_FILE), tensors)
+    _write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
     if any(value.any() for value in pooler.values()):
-        safetensors_files.write(os.path.join(folder, POOLER_FILE), pooler)
+        _write_tensors(os.path.join(folder, POOLER_FILE), pooler)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
     pad_id = tokenizer.vocab.get("[PAD]")
     max_length, basic = max_length or config.max_position_embeddings, tokenizer.basic_tokenizer
@@ -243,11 +313,6 @@ def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(value.T) if name.endswith("/kernel") else value
 
 
-def _read_optional(folder: str, name: str) -> dict[str, Any]:
-    path = RunFolder(folder).find(name)
-    return files.read_json(path) if path else {}
-
-
 def _read_added_tokens(
     settings: Mapping[str, Any], fast_tokenizer: Mapping[str, Any], ids: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
@@ -268,11 +333,9 @@ def _read_added_tokens(
 
 def _read_word_pieces(fast_tokenizer: Mapping[str, Any]) -> list[str] | None:
     """Returns the WordPiece vocabulary of a tokenizer.json; None if there is none."""
-    model = fast_tokenizer.get("model")
-    if not isinstance(model, dict) or model.get("type", "WordPiece") != "WordPiece":
-        return None
+    model = fast_tokenizer.get("model") or {}
     ids = model.get("vocab")
-    if not isinstance(ids, dict) or not all(isinstance(value, int) for value in ids.values()):
+    if model.get("type", "WordPiece") != "WordPiece" or not isinstance(ids, dict):
         return None
     pieces = sorted(ids, key=ids.__getitem__)
     # A vocab.txt can only store consecutive ids, and pieces without line breaks.

@@ -6,6 +6,7 @@ import re
 from bert_tf import checkpoints, releases
 from bert_tf.base.errors import UserError, counted
 from bert_tf.checkpoints.formats import configs, heads
+from bert_tf.checkpoints.formats.matching import read_config
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.checkpoints.model import training_state
 
@@ -73,7 +74,7 @@ def _describe_config(source: Source, shapes: configs.Shapes, path: str | None) -
         found = f"it has no {checkpoints.summarize(missing)}"
         return [f"Configuration: none, this is not a BERT model: {found}"]
     sizes = ", ".join(f"{key} {value}" for key, value in configs.infer_sizes(shapes).items())
-    if config := source.matching_config(path, shapes):
+    if config := read_config(source, path, shapes):
         file = path or source.config_file or source.path
         origin = f", hidden_act {config.hidden_act} (from {file})"
     else:

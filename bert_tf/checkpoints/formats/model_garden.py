@@ -110,8 +110,8 @@ class ModelGardenSource(Source):
         inferred = BertConfig.from_dict({**sizes, "num_attention_heads": num_heads})
         configured = (config or inferred).num_attention_heads
         if configured != num_heads:
-            mismatch = f"num_attention_heads is {configured}, but {num_heads} in the weights"
-            raise UserError(f"{mismatch} of {self.path}", at=self.config_file)
+            heads = f"num_attention_heads is {configured}, but {num_heads} in the weights"
+            raise UserError(f"not the configuration of {self.path}: {heads}", at=self.config_file)
         return config or inferred
 
     def variables(self) -> dict[str, tuple[list[int], str]]:

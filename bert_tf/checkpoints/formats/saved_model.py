@@ -58,9 +58,6 @@ class SavedModelSource(ModelGardenSource):
 
     def __init__(self, folder: str) -> None:
         prefix = os.path.join(folder, _VARIABLES)
-        for path in (os.path.join(folder, GRAPH_FILE), f"{prefix}.index"):
-            if not files.exists(path):
-                raise UserError(f"No such file: {path} ({files.describe_parent(path)})")
         meta_graph = _read_meta_graph(folder)
         nodes = meta_graph.object_graph_def.nodes
         if not nodes:

@@ -71,7 +71,7 @@ def declared_vectors(folder: RunFolder) -> VectorSpec | None:
     folder = RunFolder(root.file(steps[0][1]))
     unsupported = "" if names in (_CHAIN[:2], _CHAIN) else f"the modules {', '.join(names)}"
     poolings: list[str] = []
-    settings = _read(root, _SETTINGS)
+    settings = root.read_json(_SETTINGS)
     prompts = settings.get("prompts") or {}
     if not unsupported:
         config = files.read_json(root.file(f"{dict(steps)['Pooling']}/config.json"))
@@ -86,7 +86,7 @@ def declared_vectors(folder: RunFolder) -> VectorSpec | None:
         "Normalize" in names,
         unsupported,
         max_length(folder),
-        bool(_read(folder, _TEXTS).get("do_lower_case")),
+        bool(folder.read_json(_TEXTS).get("do_lower_case")),
         prompts.get(settings.get("default_prompt_name")) or "",
         prompts,
         settings.get("similarity_fn_name") or "",
@@ -95,10 +95,10 @@ def declared_vectors(folder: RunFolder) -> VectorSpec | None:
 
 def max_length(folder: RunFolder) -> int | None:
     """Returns the number of tokens to which a model of this library cuts texts; None if unknown."""
-    texts, tokenizer = _read(folder, _TEXTS), _read(folder, "tokenizer_config.json")
+    texts, tokenizer = folder.read_json(_TEXTS), folder.read_json("tokenizer_config.json")
     # Newer versions store the length with the tokenizer.
     limits = [texts.get("max_seq_length") or tokenizer.get("model_max_length")]
-    limits.append(_read(folder, "config.json").get("max_position_embeddings"))
+    limits.append(folder.read_json("config.json").get("max_position_embeddings"))
     return min((int(limit) for limit in limits if isinstance(limit, int | float)), default=None)
 
 
@@ -130,8 +130,8 @@ def is_cross_encoder(folder: RunFolder) -> bool:
     if folder.script:
         return folder.script == "run_ranking"
     if folder.find(_MODULES):
-        return _read(folder, _SETTINGS).get("model_type") == "CrossEncoder"
-    config = _read(folder, "config.json")
+        return folder.read_json(_SETTINGS).get("model_type") == "CrossEncoder"
+    config = folder.read_json("config.json")
     is_classifier = "BertForSequenceClassification" in (config.get("architectures") or [])
     return is_classifier and len(config.get("id2label") or ()) == 1
 
@@ -214,7 +214,7 @@ def copy_cross_encoder(folder: str, source: RunFolder) -> None:
     """Completes a converted CrossEncoder: its scores are made as in `source`."""
     paths = {name: source.find(name) for name in (_MODULES, _SETTINGS, _TEXTS)}
     texts = {name: files.read_text(path) for name, path in paths.items() if path}
-    config, theirs = (_read(x, "config.json") for x in (RunFolder(folder), source))
+    config, theirs = (x.read_json("config.json") for x in (RunFolder(folder), source))
     config |= {key: theirs[key] for key in _ACTIVATION if key in theirs}
     files.write_texts(folder, {**texts, "config.json": json.dumps(config, indent=2) + "\n"})
 
@@ -229,7 +229,3 @@ def _poolings(config: Mapping[str, Any]) -> list[str]:
         modes = [names.get(f, f) for f in flags if f.startswith("pooling_mode_") and flags[f]]
     modes = [mode.lower() for mode in ([modes] if isinstance(modes, str) else modes)]
     return [*filter(modes.__contains__, _FLAGS), *(mode for mode in modes if mode not in _FLAGS)]
-
-
-def _read(folder: RunFolder, name: str) -> dict[str, Any]:
-    return files.read_json(folder.file(name)) if folder.find(name) else {}

@@ -13,7 +13,6 @@ import numpy as np
 from bert_tf import checkpoints, releases
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
-from bert_tf.checkpoints.formats import configs
 from bert_tf.checkpoints.formats.configs import WORD_EMBEDDINGS
 from bert_tf.checkpoints.run_folder import CONFIG, VOCAB, RunFolder
 from bert_tf.checkpoints.tensors import open_reader
@@ -42,7 +41,6 @@ class Source(abc.ABC):
         vocab_file: path of the vocabulary; None if missing.
         do_lower_case: whether texts must be lower-cased; None if unknown.
         tokenizer_settings: options of the tokenizer that the model needs, by name.
-        casing_is_recorded: whether `do_lower_case` is from the `run.json` of a training run.
         run: folder with the `run.json` of the training run whose weights it has; None if unknown.
         unknown: names of tensors in the file that are not part of BERT.
         notes: messages to show to the user.
@@ -57,7 +55,6 @@ class Source(abc.ABC):
         self._model_class: Any = None  # class of the model, or `module:name`
         self._labels_folder = folder
         self.do_lower_case: bool | None = None
-        self.casing_is_recorded = False
         self.run: RunFolder | None = None
         self.tokenizer_settings: dict[str, str] = {}
         self.unknown: list[str] = []
@@ -83,10 +80,9 @@ class Source(abc.ABC):
         self.run = run = RunFolder(folder)
         script = registry.entries().get(run.entry("script") or "")
         self._model_class = script and script.model
-        lower_case = run.entry("flags", "do_lower_case", kind=bool)
         self.tokenizer_settings |= tokenizer_settings(run)
-        if self.do_lower_case is None and lower_case is not None:
-            self.do_lower_case, self.casing_is_recorded = lower_case, True
+        if self.do_lower_case is None:
+            self.do_lower_case = run.entry("flags", "do_lower_case", kind=bool)
 
     def log_notes(self) -> None:
         """Logs the notes as warnings."""
@@ -117,28 +113,6 @@ class Source(abc.ABC):
     def config(self) -> BertConfig | None:
         """Returns the configuration; None if it is missing."""
         return BertConfig.from_json_file(self.config_file) if self.config_file else None
-
-    def matching_config(self, path: str | None, shapes: configs.Shapes) -> BertConfig | None:
-        """Returns the configuration in `path`, or else the source's; None if there is none.
-
-        Raises a UserError if it does not match the weights.
-        """
-        config = BertConfig.from_json_file(path) if path else self.config()
-        if config:
-            configs.require_matching(
-                config, shapes, path or self.config_file or self.path, self.path
-            )
-        return config
-
-    def warn_of_other_config(self, config: BertConfig, file: str) -> None:
-        """Warns if `config` and the source's differ in settings that the shapes do not show."""
-        own = None
-        with contextlib.suppress(UserError):
-            own = self.config() if file != self.config_file else None
-        for name in ("num_attention_heads", "hidden_act") if own else ():
-            value, expected = getattr(config, name), getattr(own, name)
-            if str(value).lower() != str(expected).lower():
-                warn(f"{name} is {value}, but {expected} in that of {self.path}", at=file)
 
     @abc.abstractmethod
     def variables(self) -> dict[str, tuple[list[int], str]]:

@@ -9,12 +9,12 @@ from bert_tf.base import file_names, files, locks
 from bert_tf.base.errors import Terminated, UserError, counted, note, shortened, warn
 from bert_tf.base.progress import bar
 from bert_tf.base.quiet import import_tensorflow, pause_gc
+from bert_tf.checkpoints.formats.matching import check_vocabulary
 from bert_tf.data.beam import for_each_on_beam
 from bert_tf.data.features import NUM_LOGGED, log_rows
 from bert_tf.data.parallel import parallel_for
 from bert_tf.data.records import write_records
 from bert_tf.data.texts import check_lines
-from bert_tf.finetuning.vocabulary_checks import check_vocabulary
 from bert_tf.tasks.pretraining import sharded_data
 from bert_tf.tasks.pretraining.corpus import LineEncoder, load_encoder, read_documents
 from bert_tf.tasks.pretraining.instances import create_training_instances, warn_about_single_lines

@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from bert_tf.base import files, locks
 from bert_tf.base.errors import UserError, counted, note, warn
+from bert_tf.checkpoints.run_folder import VOCABULARY
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.parallel import map_in_order
-from bert_tf.finetuning.run_metadata import VOCABULARY
 from bert_tf.options.declare import MODEL
 from bert_tf.tasks.pretraining.instances import Instance
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions, PretrainingOptions

@@ -11,7 +11,7 @@ import tensorflow as tf
 from bert_tf import training
 from bert_tf.base import file_names, files
 from bert_tf.base.errors import UserError, counted, warn
-from bert_tf.checkpoints.run_folder import PLANNED_STEPS, VOCAB, RunFolder, fingerprint
+from bert_tf.checkpoints.run_folder import PLANNED_STEPS, VOCAB, VOCABULARY, RunFolder, fingerprint
 from bert_tf.config import BertConfig
 from bert_tf.data.records import count_records
 from bert_tf.finetuning import run_metadata
@@ -59,7 +59,7 @@ def _find_vocabularies(options: PretrainingOptions) -> dict[str, str]:
     """Returns digest -> flag for the vocabulary of the model to start from, if it is known."""
     folder = RunFolder.used_by(options)
     vocab_file = folder.find(VOCAB)
-    saved = folder.entry(run_metadata.VOCABULARY)
+    saved = folder.entry(VOCABULARY)
     digest = vocab_digest(load_vocab(vocab_file)) if vocab_file else saved
     flag = "init_checkpoint" if folder.model else "output_dir"
     return {digest: f"--{flag}={getattr(options, flag)}"} if digest else {}
@@ -96,7 +96,7 @@ class PretrainingRun(TrainingRun):
             return Plan(shared=shared)
         log_epochs(self.paths, options)
         trained_on = "\n".join(map(files.resolve, self.paths))
-        entries: Any = {run_metadata.VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
+        entries: Any = {VOCABULARY: self.vocabulary, _TRAINED_ON: trained_on}
         entries[PLANNED_STEPS] = options.num_train_steps
         return Plan(
             num_train_steps=options.num_train_steps,

@@ -60,7 +60,7 @@ def test_symlinked_output_is_followed(hf_folder, tmp_path):
     assert (tmp_path / "store" / "model.keras").is_file()
 
 
-@pytest.mark.parametrize("num_bytes", [0, 5, 300, -1])
+@pytest.mark.parametrize("num_bytes", [5, -1])
 def test_truncated_download_is_rejected(hf_folder, tmp_path, num_bytes):
     file = hf_folder / "model.safetensors"
     file.write_bytes(file.read_bytes()[:num_bytes])
@@ -80,23 +80,24 @@ def test_pickle_is_never_loaded(tmp_path):
         _assert_rejected(source, tmp_path, r"a pickle.*save_pretrained\(new_folder\)")
 
 
-def test_other_architectures_are_rejected(hf_folder, tmp_path):
-    save_file({"wte.weight": np.ones([3, 2], "float32")}, hf_folder / "model.safetensors")
-    _assert_rejected(hf_folder, tmp_path, r"no BERT word embeddings.*wte\.weight")
+WORDS = "bert.embeddings.word_embeddings.weight"
+DENSE = "bert.encoder.layer.1.output.dense.weight"
 
 
-def test_missing_and_unexpected_tensors_are_listed(hf_folder, tmp_path):
-    tensors = load_file(hf_folder / "model.safetensors")
-    extra = {**tensors, "adapter.down": np.ones([2], "float32")}
-    save_file(extra, hf_folder / "model.safetensors")
-    _assert_rejected(
-        hf_folder, tmp_path, r"not part of BERT or the classification head: adapter\.down"
-    )
-    del tensors["bert.encoder.layer.1.output.dense.weight"]
-    save_file(tensors, hf_folder / "model.safetensors")
-    _assert_rejected(
-        hf_folder, tmp_path, r"Missing: bert/encoder/layer_1/output/dense/kernel; found: "
-    )
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: {"wte.weight": t[WORDS]}, r"no BERT word embeddings.*wte\.weight"),
+        (lambda t: {**t, "a.down": t[WORDS]}, r"not part of BERT or the classification head: a\."),
+        (lambda t: {k: t[k] for k in t if k != DENSE}, r"Missing: bert/encoder/layer_1/output/den"),
+        (lambda t: {k: t[k].astype("float64") for k in t}, "Received: F64"),
+        (lambda t: {**t, WORDS: np.full_like(t[WORDS], np.inf)}, "contains NaN or infinity$"),
+    ],
+)
+def test_tensors_of_other_models_are_rejected(hf_folder, tmp_path, change, message):
+    file = hf_folder / "model.safetensors"
+    save_file(change(load_file(file)), file)
+    _assert_rejected(hf_folder, tmp_path, message)
 
 
 def test_unexpected_tensors_can_be_ignored(hf_folder, tmp_path, run_log):
@@ -121,27 +122,14 @@ def test_untied_word_embeddings_are_rejected(models, tmp_path):
     )
 
 
-@pytest.mark.parametrize(
-    ("to", "name"),
-    [
-        ("original", "out"),
-        ("keras", "out.keras"),
-        ("hugging_face", "out"),
-        ("sentence_transformers", "out"),
-    ],
-)
-def test_weights_that_are_not_finite_are_rejected(hf_folder, tmp_path, to, name):
+@pytest.mark.parametrize("to", ["keras", "hugging_face", "sentence_transformers"])
+def test_weights_that_are_not_finite_are_rejected(hf_folder, tmp_path, to):
     tensors = load_file(hf_folder / "model.safetensors")
-    tensors["bert.embeddings.word_embeddings.weight"][0] = np.inf
-    options = {"to": to, "output": str(tmp_path / name), "head": "encoder"}
+    tensors[WORDS][0] = np.inf
     save_file(tensors, hf_folder / "model.safetensors")
+    output = str(tmp_path / ("out.keras" if to == "keras" else "out"))
+    options = {"to": to, "output": output, "head": "encoder"}
     _assert_rejected(hf_folder, tmp_path, "contains NaN or infinity$", **options)
-
-
-def test_unsupported_dtype_is_rejected(hf_folder, tmp_path):
-    tensors = load_file(hf_folder / "model.safetensors")
-    save_file({k: v.astype("float64") for k, v in tensors.items()}, hf_folder / "model.safetensors")
-    _assert_rejected(hf_folder, tmp_path, "Received: F64")
 
 
 def test_config_of_a_different_model_is_rejected(models, hf_folder, tmp_path):
@@ -149,9 +137,8 @@ def test_config_of_a_different_model_is_rejected(models, hf_folder, tmp_path):
     changed = {**settings, "hidden_size": 32, "vocab_size": 20, "num_hidden_layers": 3}
     (hf_folder / "config.json").write_text(json.dumps(changed))
     message = (
-        r"config\.json: not the configuration of .*: vocab_size is 20, but 19 in the weights "
-        r"\(bert/embeddings/word_embeddings \[19, 16\]\); hidden_size is 32, but 16 .*"
-        "num_hidden_layers is 3, but 2"
+        r"config\.json: not the configuration of .*: vocab_size is 20, but 19 in the weights; "
+        "hidden_size is 32, but 16 .*num_hidden_layers is 3, but 2"
     )
     _assert_rejected(hf_folder, tmp_path, message)
     mismatched = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
@@ -187,12 +174,14 @@ def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "name", "message"),
     [
-        ("a", "classification", "--labels: 1 label, but the head has 3"),
-        ("a,b", "span", "--labels: 2 labels, but the head has no outputs"),
+        ("a,b,a", "classification", "--labels: 2 different labels, but the head has 3"),
+        ("a,b", "span", "--labels: 2 different labels, but the head has no outputs"),
+        (",".join(LABELS[::-1]), "token", "another order"),
     ],
 )
 def test_invalid_labels_are_rejected(models, tmp_path, labels, name, message):
-    _assert_rejected(models[name], tmp_path, message, labels=labels, to="hugging_face")
+    options = {"labels": labels, "head": name, "to": "hugging_face"}
+    _assert_rejected(models[name], tmp_path, message, **options)
 
 
 def test_ambiguous_head_is_rejected(tiny, tmp_path):
@@ -211,9 +200,10 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
     [
         ({"output": "hugging_face", "to": "original"}, "config.json: already exists"),
         ({"output": "hugging_face/config.json", "to": "hugging_face"}, "already exists"),
-        ({"output": "x", "to": "auto"}, "does not determine the format"),
-        ({"output": "x", "to": "keras"}, r"requires a name ending in \.keras"),
-        ({"output": "x.keras", "to": "original"}, "requires a folder"),
+        ({"output": "x.ckpt", "to": "auto"}, r"\.index: already exists"),
+        ({"output": "x", "to": "auto"}, "does not fit --output=.*x: expected"),
+        ({"output": "x", "to": "keras"}, "--to=keras does not fit"),
+        ({"output": "x.keras", "to": "original"}, "--to=original does not fit"),
         (
             {"output": "hugging_face/config.json/x", "to": "original"},
             "must be a folder, but is a file",
@@ -221,15 +211,9 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
     ],
 )
 def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
+    (tmp_path / "x.ckpt.index").write_text("")
     output = str(tmp_path / options["output"])
     _assert_rejected(hf_folder, tmp_path, message, output=output, to=options["to"])
-
-
-def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
-    request = ConversionOptions(output=str(tmp_path / "x.ckpt"))
-    convert(find_source(str(hf_folder)), request)
-    with pytest.raises(UserError, match=r"\.index: already exists"):
-        convert(find_source(str(hf_folder)), request)
 
 
 @pytest.fixture
@@ -298,9 +282,9 @@ def test_truncated_keras_files_are_rejected(keras_file, models, tmp_path):
     _assert_rejected(path, tmp_path, "not a complete weights file|cannot be loaded")
 
 
-def test_invalid_options_are_rejected(tmp_path):
+def test_invalid_options_are_rejected():
     for flags, message in (
-        ({}, "Missing required flags: --input"),
+        ({}, "Missing required flags: --output .*; --input"),
         ({"input": "x"}, "Missing required flags: --output"),
         ({"input": "x", "output": "y", "to": "onnx"}, "--to must be one of"),
     ):
@@ -308,11 +292,7 @@ def test_invalid_options_are_rejected(tmp_path):
             convert_checkpoint.run(ConversionOptions(**flags))
 
 
-def test_label_and_head_mismatches_are_rejected(models, tmp_path):
-    _assert_rejected(
-        models["token"], tmp_path, "another order", labels=",".join(LABELS[::-1]),
-        head="token", to="hugging_face",
-    )  # fmt: skip
+def test_head_mismatches_are_rejected(models):
     for head, hint in (("token", "classification"), ("classification", "token")):
         with pytest.raises(UserError, match=f"--head={head}, but the model has a {hint} head"):
             heads.find(_declaring(models, hint), set(), head)
@@ -325,46 +305,37 @@ def _declaring(models, head):
     return source
 
 
-def test_casing_mismatch_with_vocabulary_warns(tmp_path, run_log):
-    small = str(ROOT / "examples" / "small_bert")
-    flags = {"input": small, "output": str(tmp_path / "out"), "to": "hugging_face"}
-    convert_checkpoint.run(ConversionOptions(**flags, do_lower_case=False))
-    (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
-    assert "become [UNK]. For an uncased model, pass --do_lower_case=true" in warning
-
-
-def test_vocabulary_of_another_model_warns(tmp_path, run_log):
+def test_mismatches_of_the_vocabulary_warn(tmp_path, run_log):
     small = ROOT / "examples" / "small_bert"
     tokens = (small / "vocab.txt").read_text(encoding="utf-8").splitlines()
-    (tmp_path / "other.txt").write_text("\n".join([*tokens[:200], *tokens[:199:-1]]), "utf-8")
-    flags = {"input": str(small), "output": str(tmp_path / "out"), "to": "hugging_face"}
-    convert_checkpoint.run(ConversionOptions(**flags, vocab_file=str(tmp_path / "other.txt")))
-    (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
-    assert "other.txt differs from" in warning
-    assert "Check that --vocab_file belongs to the model" in warning
+    other = tmp_path / "other.txt"
+    other.write_text("\n".join([*tokens[:200], *tokens[:199:-1]]), "utf-8")
+    for flags, message in (
+        ({"do_lower_case": False}, "become [UNK]. For an uncased model, pass --do_lower_case=true"),
+        ({"vocab_file": str(other)}, "other.txt: differs from"),
+    ):
+        run_log.clear()
+        output = tmp_path / next(iter(flags))
+        request = {"input": str(small), "output": str(output), "to": "hugging_face"}
+        convert_checkpoint.run(ConversionOptions(**request, **flags))
+        (warning,) = [r.getMessage() for r in run_log.records if r.levelname == "WARNING"]
+        assert message in warning
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tar.gz", b"x", "an archive: unpack it"),
-        ("a", b"\x1f\x8b\x08", "an archive: unpack it"),
+        ("a.tar.gz", b"x", "it is a file, not a folder"),
         ("tf_model.h5", b"x", "weights of Keras or Flax.*from_tf=True"),
-        ("flax_model.msgpack", b"x", "from_flax=True"),
-        (
-            "model.safetensors",
-            b"version https://git-lfs.github.com/spec/v1\n",
-            "pointer of Git LFS",
-        ),
+        ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "of Git LFS"),
         ("a.zip", b"<!DOCTYPE html>", "a web page"),
-        ("a.gguf", b"GGUF", "an exported model"),
     ],
 )
 def test_files_that_are_not_checkpoints(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         find_source(str(tmp_path / name))
-    if name.startswith(("tf_", "flax_")):
+    if name == "tf_model.h5":
         with pytest.raises(UserError, match=message):
             find_source(str(tmp_path))
 

@@ -65,8 +65,8 @@ def test_irregular_model_vocabulary_does_not_warn(vocabulary_warnings):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ([*ENTRIES[:30], "", *ENTRIES[30:]], "has a blank line (line 31)"),
-        ([*ENTRIES, "aa"], "has 'aa' on lines 15 and 115"),
+        ([*ENTRIES[:30], "", *ENTRIES[30:]], "has a blank line or a duplicate, '', on line 31"),
+        ([*ENTRIES, "aa"], "has a blank line or a duplicate, 'aa', on line 115"),
         (ENTRIES[1:], "starts with '[UNK]' instead of '[PAD]'"),
     ],
 )
