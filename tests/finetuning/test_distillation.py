@@ -522,9 +522,3 @@ def test_different_hidden_size_is_rejected(tiny, three_layer_model, tmp_path):
         _assert_rejected(
             options(tiny, tmp_path, **TRAINING, **changes, init_layers=layers), message
         )
-
-
-def test_distillation_defaults():
-    defaults = ClassifierOptions()
-    assert (defaults.teacher_temperature, defaults.teacher_weight) == (2.0, 0.5)
-    assert defaults.init_layer_numbers == []
