@@ -26,6 +26,7 @@ _DELIMITER_LINE = re.compile('"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 _QUOTED_CELL = re.compile('"([^"]|"")*"')
 _LINES_AHEAD = 10_000  # in which quotes are looked for
 _LINES_OF_ROW = 100  # of a row at their end
+_MIN_ROWS = 20  # whose cells may all be quotations by chance if there are fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +108,16 @@ def _has_quoted_cells(lines: Sequence[str]) -> bool:
     """Returns whether quotes enclose cells of tab-separated lines, and are no part of the texts.
 
     They do if all cells with quotes are enclosed, and any contains doubled quotes or all of the
-    first line are enclosed; or if only quotes give all rows the same number of cells.
+    first line are enclosed, or all of one of several columns below it; or if only quotes give all
+    rows the same number of cells.
     """
     rows = [line.rstrip("\r\n").split("\t") for line in lines]
     cells = [cell for row in rows for cell in row if '"' in cell]
     if all(map(_QUOTED_CELL.fullmatch, cells)):
-        in_header = len(rows[0]) > 1 and all('"' in cell for cell in rows[0])
-        return in_header or any('""' in cell[1:-1] for cell in cells)
+        data = [row for row in rows[1:] if row != [""]]
+        columns = zip(*data, strict=False) if len(data) >= _MIN_ROWS else ()
+        are_all = any(all('"' in cell for cell in group) for group in (rows[0], *columns))
+        return (are_all and len(rows[0]) > 1) or any('""' in cell[1:-1] for cell in cells)
     if len({*map(len, rows)}) == 1:
         return False
     reader, widths, end = csv.reader(lines, delimiter="\t", strict=True), set[int](), 0

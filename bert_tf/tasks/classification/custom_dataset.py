@@ -11,7 +11,7 @@ from bert_tf.options.declare import value_for
 from bert_tf.tables.columns import is_name, read_cells, to_text
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
-from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack_numbers
+from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
 
 
@@ -48,15 +48,11 @@ class CustomDataset(TextDataset):
         self._examples: dict[str, list[InputExample]] = {}
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
         labels, problem_type = tuple(labels), problem_type or options.problem_type
-        if problem_type == REGRESSION and options.labels:
-            raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
         require_valid_labels(labels, "--labels")
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
         if not options.label_column and not paths.keys() <= unlabeled:
             or_else = ", or --dev_fraction=0" * (options.ignores_labels and self._holds_out_rows)
             raise UserError(f"--do_train and --do_eval need --label_column{or_else}")
-        if not options.label_separator:
-            raise UserError("--label_separator must not be empty")
         separator, skipped = options.label_separator, options.skipped_labels
         self._parser = LabelParser(problem_type, labels, separator, skipped)
         if "train" in paths and not self.is_unlabeled:
@@ -107,7 +103,7 @@ class CustomDataset(TextDataset):
         places = [place for place, _ in rows]
         values = {purpose: [cells[purpose] for _, cells in rows] for purpose in used}
         if "label" in values and parser.problem_type != CLASSIFICATION:
-            values["label"] = list(map(unpack_numbers, values["label"]))
+            values["label"] = list(map(unpack, values["label"]))
         if split == "train" and not is_unlabeled:
             self._parser = infer_labels(path, places, values["label"], parser)
         return self._to_examples(split, places, values)

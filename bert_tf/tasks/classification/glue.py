@@ -158,12 +158,6 @@ def task_named(name: str) -> TsvTask:
     raise UserError(f"--task_name must be one of {known}. Received: {name!r}", fix=advice)
 
 
-# Number of predictions in each submission file.
-SUBMISSION_SIZES = {"AX.tsv": 1104, "CoLA.tsv": 1063, "MNLI-m.tsv": 9796, "MNLI-mm.tsv": 9847}
-SUBMISSION_SIZES |= {"MRPC.tsv": 1725, "QNLI.tsv": 5463, "QQP.tsv": 390_965, "RTE.tsv": 3000}
-SUBMISSION_SIZES |= {"SST-2.tsv": 1821, "STS-B.tsv": 1379, "WNLI.tsv": 146}
-
-
 class GlueDataset(TextDataset):
     """A dataset of `TASKS`, read from the folder `data_dir`."""
 
@@ -204,12 +198,9 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
         if split.has_header and index == 0:
             _check_header(task, split, row)
             continue
-        if split.where is not None:
-            column, wanted = split.where
-            require_columns(row, {"language": column}, task.name)
-            if row.cells[column] != wanted:
-                continue
-        require_columns(row, needed, task.name)
+        if split.where and row.cells[split.where[0] :][:1] != [split.where[1]]:
+            continue
+        _require_columns(row, needed, task.name)
         number = index if split.guid_column is None else row.cells[split.guid_column]
         yield InputExample(
             guid=f"{split.guid_prefix}-{number}",
@@ -219,11 +210,7 @@ def examples(task: TsvTask, split: Split, rows: Iterable[Row]) -> Iterator[Input
         )
 
 
-def require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
-    """Raises a UserError if a row has too few columns for a task.
-
-    `columns` maps the purpose of a column to its index, counted from 0, or `LAST`.
-    """
+def _require_columns(row: Row, columns: Mapping[str, int], task: str) -> None:
     needed = max(0, *columns.values()) + 1
     if len(row.cells) < needed:
         numbers = (f"{name}: {'last' if n == LAST else n + 1}" for name, n in columns.items())

@@ -84,9 +84,7 @@ class ProblemType(abc.ABC):
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
         """Sets the weights of labels in the training loss according to `--class_weights`."""
         if self.soft_target == "number":
-            raise UserError(
-                "--class_weights: the labels are numbers, not classes", fix="Omit the flag"
-            )
+            raise UserError("--class_weights: the labels are numbers, not classes")
         ids, num_labels = self.label_ids(examples), len(self.labels)
         counts = np.bincount(ids, minlength=num_labels) if ids.ndim == 1 else ids.sum(axis=0)
         self._weights = label_weights(self.options.class_weights or "", self.labels, counts)
@@ -206,7 +204,7 @@ class _MultiLabel(ProblemType):
         return LabelsPrediction(labels, dict(zip(self.labels, value, strict=True)))
 
     def answer(self, value: Any) -> str:
-        return self.options.label_separator.join(self._predicted_labels(value))
+        return (self.options.label_separator or " ").join(self._predicted_labels(value))
 
     def _predicted_labels(self, value: Any) -> list[str]:
         pairs = zip(self.labels, value, strict=True)
@@ -290,9 +288,8 @@ def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.nd
             label, _, number = part.rpartition(":")  # a label may contain a colon
             weight = parse_number(number.strip()) or 0.0
             if label not in labels or label in weight_of_label or weight <= 0:
-                form = "balanced, or label:weight,label:weight: each label once, weights above 0"
-                advice = f"Labels: {', '.join(labels)}. Received: {part}"
-                raise UserError(f"--class_weights must be {form}", fix=advice)
+                form = f"balanced, or label:weight, each once, for {', '.join(labels)}"
+                raise UserError(f"--class_weights must be {form}. Received: {part}")
             weight_of_label[label] = weight
         weights = np.array([weight_of_label.get(label, 1.0) for label in labels])
     formatted = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_tf import lint
 from bert_tf.base import files
-from bert_tf.base.errors import Input, UserError, counted, note, warn
+from bert_tf.base.errors import Input, UserError, note, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, InputExample
@@ -31,7 +31,6 @@ from bert_tf.tasks.classification.dataset_factory import (
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.evaluation_report import make_report
-from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
 from bert_tf.tasks.classification.metrics import (
     classification_report,
     describe_report,
@@ -228,7 +227,7 @@ class Classification(Task):
         labels, values = self.schema.labels, predictions.values
         label_ids = None if split == "predict" else self.problem.label_ids(examples)
         for problem in checks.check_predictions(self.problem, values, label_ids):
-            warn(problem, fix="Train for longer, or with a lower learning rate")
+            warn(problem)
         if label_ids is None:
             return Written(self._write_predictions(examples, values, folder))
         if not labels:
@@ -271,11 +270,8 @@ class Classification(Task):
         }
         if self.options.glue_submission:
             answers = enumerate(map(self.problem.answer, values))
-            name = self.schema.data.submission or ""
-            contents[name] = format_table([("index", "prediction"), *answers])
-            if len(examples) != SUBMISSION_SIZES[name]:
-                sizes = counted(len(examples), "prediction"), SUBMISSION_SIZES[name]
-                warn(f"{sizes[0]}, but gluebenchmark.com expects {sizes[1]}", at=name)
+            table = format_table([("index", "prediction"), *answers])
+            contents[self.schema.data.submission or ""] = table
         return files.write_texts(folder, contents)
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:
@@ -304,8 +300,7 @@ class Classification(Task):
             raise UserError(f"label must be one of: {names}. Received: {label!r}")
         rows = self.featurize(self.from_inputs([item]), "predict")
         if len(rows["input_ids"]) > 1:
-            problem = f"explain() needs a text of one window, not {len(rows['input_ids'])}"
-            raise UserError(problem, fix='Shorten it, or pass long_text="truncate" to Predictor')
+            raise UserError("explain() needs a shorter text, or long_text='truncate' in Predictor")
 
         def output(logits: Any) -> Any:
             values = self.problem.values(logits) if is_number else logits
