@@ -153,7 +153,7 @@ def unpack(cell: Any) -> Any:
         numbers = {name: parse_number(_BOOLEANS.get(text, text)) for name, text in texts.items()}
         return {name: cell[name] if number is None else number for name, number in numbers.items()}
     # Not NumPy's ['a' 'b'], which Python would read as "ab".
-    if isinstance(cell, str) and _LIST.fullmatch(cell) and not re.search(r"(['\"])\s+\1", cell):
+    if isinstance(cell, str) and _LIST.fullmatch(cell) and not re.search(r"['\"]\s+['\"]", cell):
         with contextlib.suppress(ValueError, SyntaxError):
             return ast.literal_eval(cell.strip())
     return cell

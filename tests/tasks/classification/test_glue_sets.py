@@ -162,7 +162,7 @@ def test_other_layouts(tiny, tmp_path, task):
     assert set(read_submission(out, name)) <= set(counts)
 
 
-def test_xnli_and_glue_diagnostics(tiny, tmp_path, run_log):
+def test_xnli_and_glue_diagnostics(tiny, tmp_path):
     folder = tmp_path / "data"
     (folder / "multinli").mkdir(parents=True)
     labels = ("neutral", "entailment", "contradictory")
@@ -191,4 +191,3 @@ def test_xnli_and_glue_diagnostics(tiny, tmp_path, run_log):
     )
     classification.run(run_options)
     assert set(read_submission(tmp_path / "ax", "AX.tsv")) <= set(NLI)
-    assert "AX.tsv: 5 predictions, but gluebenchmark.com expects 1104" in run_log.text
