@@ -25,6 +25,7 @@ from tests.tasks.classification.bad_tables import (
     write_files,
 )
 
+TOXIC = "id,comment_text,toxic,insult\n1,you are kind,0,0\n2,you are bad,1,1\n3,bad,1,0\n"
 NO_HELD_OUT_ROWS = {"dev_fraction": "0"}
 
 
@@ -40,6 +41,10 @@ def read_dataset(tmp_path, caplog):
         return dataset_from_flags(tmp_path, flags)
 
     return read
+
+
+def json_rows(*labels):
+    return "".join(json.dumps({"text": "x", "label": label}) + "\n" for label in labels)
 
 
 def label_text_pairs(examples):
@@ -101,13 +106,9 @@ def test_text_pairs_and_ids(read_dataset):
 
 
 def test_json_values_that_are_not_strings(read_dataset):
-    rows = [
-        '{"text": 1, "label": true}',
-        '{"text": 1.0, "label": false}',
-        '{"text": "", "label": true}',
-    ]
-    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl="\n".join(rows))
-    assert label_text_pairs(dataset.read("train")) == [("true", "1"), ("false", "1"), ("true", "")]
+    rows = json_rows(True, False).replace('"x"', "1.0")
+    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS, train_jsonl=rows)
+    assert label_text_pairs(dataset.read("train")) == [("true", "1"), ("false", "1")]
 
 
 # ---- Column names --------------------------------------------------------------------------
@@ -127,22 +128,37 @@ def test_header_is_data_if_columns_have_numbers(read_dataset, caplog, rows, labe
     assert caplog.text.count("train.tsv:1: looks like a header") == len(labels) - 2
 
 
-# Columns and files of a split, and the text of its first row.
+# Columns and files of a split, and the id of its only row.
 @pytest.mark.parametrize(
-    ("flags", "test", "first"),
+    ("flags", "test", "guid"),
     [
-        (BY_NUMBER | {"has_header": "yes"}, "?\tx\n?\tc\n", "c"),
-        (BY_NAME, "text\nc\n", "c"),
+        (BY_NUMBER | {"has_header": "yes"}, "?\tx\n?\tc\n", "test-0"),
+        (BY_NAME, "text\nc\n", "test-0"),
         # The label's name says that all files have a header.
-        (BY_NUMBER | {"label_column": "label"}, "?\tx\n?\tc\n", "c"),
-        (BY_NUMBER | {"label_column": "label", "text_column": "2,predict:1"}, "c\n", "c"),
+        (BY_NUMBER | {"label_column": "label"}, "?\tx\n?\tc\n", "test-0"),
+        (BY_NUMBER | {"label_column": "label", "text_column": "2,predict:1"}, "c\n", "test-0"),
+        (BY_NAME | {"text_column": "text,predict:body"}, "id\tbody\n1\tc\n", "test-0"),
+        (
+            {"text_column": "2,predict:3", "label_column": "1", "id_column": "1"}
+            | {"has_header": "yes,predict:no"},
+            "7\tx\tc\n",
+            "7",
+        ),
     ],
 )
-def test_header_of_the_test_file(read_dataset, caplog, flags, test, first):
+def test_columns_and_header_of_the_test_file(read_dataset, caplog, flags, test, guid):
     dataset = read_dataset(flags, train_tsv=b"label\ttext\n" + TRAIN, test_tsv=test)
-    examples = dataset.read("predict")
-    assert [(x.guid, x.text_a, x.label) for x in examples] == [("test-0", first, None)]
+    assert dataset.read("predict") == [InputExample(guid, "c")]
     assert "WARNING" not in caplog.text
+
+
+def test_other_columns_in_one_split(read_dataset):
+    message = "there is no column 'text'.* If only this file differs, add ,predict:NAME to the flag"
+    train = b"label\ttext\n" + TRAIN
+    with pytest.raises(UserError, match=message):
+        read_dataset(BY_NAME, train_tsv=train, test_csv="id,body\n1,x\n").read("predict")
+    with pytest.raises(UserError, match="--has_header must be one of auto, yes, no"):
+        check_values(ClassifierOptions(has_header="auto,predict:maybe"))
 
 
 # ---- Labels --------------------------------------------------------------------------------
@@ -206,13 +222,10 @@ def test_rows_with_skipped_labels_are_left_out(read_dataset, caplog):
 
 
 def test_numbers_null_and_lists_are_skipped(read_dataset):
-    rows = '{"text": "a", "label": -1}\n{"text": "b", "label": 0}\n{"text": "c", "label": null}\n'
-    rows += '{"text": "d", "label": 1}\n'
-    dataset = read_dataset(BY_NAME | {"skip_labels": "-1,"}, train_jsonl=rows)
+    dataset = read_dataset(BY_NAME | {"skip_labels": "-1,"}, train_jsonl=json_rows(-1, 0, None, 1))
     assert (dataset.labels, dataset.problem_type) == (("0", "1"), "classification")
-    rows = '{"text": "a", "label": ["x"]}\n{"text": "b", "label": ["-"]}\n'
-    rows += '{"text": "c", "label": []}\n{"text": "d", "label": ["x", "y"]}\n'
-    dataset = read_dataset(BY_NAME | NO_HELD_OUT_ROWS | {"skip_labels": "-"}, train_jsonl=rows)
+    flags = BY_NAME | NO_HELD_OUT_ROWS | {"skip_labels": "-"}
+    dataset = read_dataset(flags, train_jsonl=json_rows(["x"], ["-"], [], ["x", "y"]))
     assert [example.label for example in dataset.read("train")] == [("x",), (), ("x", "y")]
 
 
@@ -233,13 +246,10 @@ def test_errors_of_missing_labels_name_the_flag(read_dataset, rows, flags, messa
 
 
 def test_json_mixes_numbers_and_other_values(read_dataset):
-    rows = (
-        '{{"text": "a", "label": 1}}\n{{"text": "b", "label": 0}}\n{{"text": "c", "label": {}}}\n'
-    )
-    assert read_dataset(BY_NAME, train_jsonl=rows.format("true")).labels == ("0", "1", "true")
-    for value in ("null", "NaN"):
-        with pytest.raises(UserError, match=rf"train\.jsonl:3: the label .* Received: '{value}'"):
-            read_dataset(BY_NAME, train_jsonl=rows.format(value))
+    assert read_dataset(BY_NAME, train_jsonl=json_rows(1, 0, True)).labels == ("0", "1", "true")
+    for value in (None, float("nan")):
+        with pytest.raises(UserError, match=r"train\.jsonl:3: the label .* Received: '(null|NaN)'"):
+            read_dataset(BY_NAME, train_jsonl=json_rows(1, 0, value))
 
 
 @pytest.mark.parametrize(
@@ -266,16 +276,14 @@ def test_multi_label_cells(read_dataset, caplog, flags, cells, labels, first):
 
 
 def test_multi_label_json(read_dataset, caplog):
-    rows = [["b", "a", "b"], [], "c| a", ["c", 1]]
-    content = "\n".join(json.dumps({"text": "x", "label": row}) for row in rows)
     flags = BY_NAME | NO_HELD_OUT_ROWS | {"label_separator": "|"}
-    dataset = read_dataset(flags, train_jsonl=content)
+    rows = json_rows(["b", "a", "b"], [], "c| a", ["c", 1])
+    dataset = read_dataset(flags, train_jsonl=rows)
     assert (dataset.problem_type, dataset.labels) == ("multilabel", ("1", "a", "b", "c"))
     labels = [example.label for example in dataset.read("train")]
     assert labels == [("a", "b"), (), ("a", "c"), ("1", "c")]
     assert "4 rows; multilabel with 4 labels: 1 (1), a (2), b (1), c (2)" in caplog.text
-    flags = BY_NUMBER | {"problem_type": "multilabel"}
-    read_dataset(flags, train_tsv="a;b\tx\n\ty\nb\tz\n")
+    read_dataset(BY_NAME | {"problem_type": "multilabel"}, train_jsonl=json_rows("a;b", "", "b"))
     assert "no row has two labels" in caplog.text
 
 
@@ -444,19 +452,16 @@ def test_only_required_files_are_searched(tmp_path):
     assert split_files("", train_file="train.tsv", splits=["eval"]) == {}
 
 
-@pytest.mark.parametrize(
-    ("data_dir", "message"),
-    [
-        ("", "Pass --data_dir"),
-        ("missing", r"--data_dir=missing: no such folder \(.* has: a.tsv\)"),
-        ("a.tsv", r"--data_dir=a.tsv: no such folder \(it is a file, not a folder\)"),
-    ],
-)
-def test_invalid_data_dir(tmp_path, monkeypatch, data_dir, message):
+def test_invalid_data_dir(tmp_path, monkeypatch):
     write_files(tmp_path, {"a.tsv": b""})
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=message):
-        split_files(data_dir)
+    for folder, message in {
+        "": "Pass --data_dir",
+        "missing": "has: a.tsv",
+        "a.tsv": "a file",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            split_files(folder)
 
 
 # ---- Label columns, folders ----------------------------------------------------------------
@@ -491,30 +496,26 @@ def test_data_in_the_output_dir(tmp_path):
     assert make_dataset(ClassifierOptions(**flags), "train").read("train")
 
 
-TOXIC = "id,comment_text,toxic,insult\n1,you are kind,0,0\n2,you are bad,1,1\n3,bad,1,0\n"
 COLUMNS = NO_HELD_OUT_ROWS | {"text_column": "comment_text", "label_column": "toxic,insult"}
 
 
-def test_label_columns(read_dataset, caplog):
-    dataset = read_dataset(COLUMNS, train_csv=TOXIC, dev_csv=TOXIC.replace("1,0", "0,1"))
-    assert (dataset.problem_type, dataset.labels) == ("multilabel", ("toxic", "insult"))
-    labels = [example.label for example in dataset.read("train")]
-    assert labels == [(), ("toxic", "insult"), ("toxic",)]
-    assert dataset.read("eval")[2].label == ("insult",)
-    assert "multilabel with 2 labels: toxic (2), insult (1)" in caplog.text
-
-
 @pytest.mark.parametrize(
-    ("old", "new", "problem_type", "label"),
+    ("last", "problem_type", "label"),
     [
-        ("1,0", "0.5,2", "regression", ("0.5", "2")),
-        ("1,0", "True,False", "multilabel", ("toxic",)),
-        ("1,0", "1.0,0.0", "multilabel", ("toxic",)),
+        ("1,0", "multilabel", ("toxic",)),
+        ("True,False", "multilabel", ("toxic",)),
+        ("1.0,0.0", "multilabel", ("toxic",)),
+        ("0.5,2", "regression", ("0.5", "2")),
     ],
 )
-def test_values_of_label_columns(read_dataset, old, new, problem_type, label):
-    dataset = read_dataset(COLUMNS, train_csv=TOXIC.replace(old, new))
-    assert (dataset.problem_type, dataset.read("train")[2].label) == (problem_type, label)
+def test_label_columns(read_dataset, last, problem_type, label):
+    content = TOXIC.replace("1,0", last)
+    dataset = read_dataset(COLUMNS, train_csv=content, dev_csv=content)
+    assert (dataset.problem_type, dataset.labels) == (problem_type, ("toxic", "insult"))
+    train = [example.label for example in dataset.read("train")]
+    is_multilabel = problem_type == "multilabel"
+    assert train == [*([(), dataset.labels] if is_multilabel else [("0", "0"), ("1", "1")]), label]
+    assert dataset.read("eval")[2].label == label
 
 
 def test_label_columns_by_number_and_in_json(read_dataset):
@@ -553,29 +554,6 @@ def test_rows_of_label_columns_can_be_skipped(read_dataset):
         read_dataset(COLUMNS, train_csv=TOXIC, dev_csv=content).read("eval")
     flags = COLUMNS | {"skip_labels": "-1"}
     assert len(read_dataset(flags, train_csv=TOXIC, dev_csv=content).read("eval")) == 2
-
-
-def test_columns_and_header_of_one_split(read_dataset):
-    flags = {"text_column": "2,predict:3", "label_column": "1", "id_column": "1"}
-    flags |= {"has_header": "yes,predict:no"} | NO_HELD_OUT_ROWS
-    train, test = "label,text,x\na,one,1\nb,two,1\n", "7,x,three\n8,z,four\n"
-    examples = read_dataset(flags, train_csv=train, test_csv=test).read("predict")
-    assert [(example.guid, example.text_a) for example in examples] == [
-        ("7", "three"),
-        ("8", "four"),
-    ]
-    message = (
-        r"there is no column 'text'.* If only this file differs, add ,predict:NAME to the flag"
-    )
-    with pytest.raises(UserError, match=message):
-        read_dataset(BY_NAME, train_csv=train, test_csv="id,body\n1,x\n").read("predict")
-    flags = BY_NAME | {"text_column": "text,predict:2", "has_header": "auto,predict:no"}
-    assert len(read_dataset(flags, train_csv=train, test_csv="1,x\n2,y\n").read("predict")) == 2
-    flags = BY_NAME | {"text_column": "text,predict:body"}
-    dataset = read_dataset(flags, train_csv=train, test_csv="id,body\n1,x\n")
-    assert dataset.read("predict")[0].text_a == "x"
-    with pytest.raises(UserError, match="--has_header must be one of auto, yes, no"):
-        check_values(ClassifierOptions(has_header="auto,predict:maybe"))
 
 
 @pytest.mark.parametrize(
