@@ -14,6 +14,9 @@ from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, requ
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
 
+# For each, the name of an option is that with _column.
+_PURPOSES = ("text", "text_pair", "label", "id")
+
 
 class CustomDataset(TextDataset):
     """A dataset in a user's table files.
@@ -76,16 +79,16 @@ class CustomDataset(TextDataset):
 
     def describe(self, split: str) -> str:
         """Returns the name of the split's file."""
-        return str(
-            Place(self._paths["train" if split == "eval" and self._holds_out_rows else split])
-        )
+        is_held_out = split == "eval" and self._holds_out_rows
+        return str(Place(self._paths["train" if is_held_out else split]))
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
         path, options, parser = self._paths[split], self._options, self._parser
         is_unlabeled = self.is_unlabeled and split == "train"
         unused = {"label"} if split == "predict" else {"id", "label"} if is_unlabeled else {"id"}
-        columns = _columns_of_split(options, split)
+        given = {name: getattr(options, f"{name}_column") or "" for name in _PURPOSES}
+        columns = {name: found for name, x in given.items() if (found := value_for(x, split))}
         used = {purpose: column for purpose, column in columns.items() if purpose not in unused}
         has_header = value_for(options.has_header, split)
         # The file has a header like the others', unless its text column is another one.
@@ -137,19 +140,9 @@ class CustomDataset(TextDataset):
             raise UserError(problem, at=path, fix="Pass --eval_file or --dev_fraction=0")
         train, held_out = _split(examples, dev_size, self.problem_type)
         self._examples |= {"train": train, "eval": held_out}
+        kept = f"(--dev_fraction={self._options.dev_fraction:g}), {len(train):,} to train on"
         summary = f"{len(held_out):,} of the {row_count} of {path} are held out for evaluation"
-        note(
-            f"no dev set: {summary} (--dev_fraction={self._options.dev_fraction:g}), "
-            f"{len(train):,} to train on"
-        )
-
-
-def _columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Returns purpose -> column in the file of a split."""
-    purposes = ("text", "text_pair", "label", "id")
-    columns = {name: getattr(options, f"{name}_column") or "" for name in purposes}
-    found = {name: value_for(column, split) for name, column in columns.items()}
-    return {name: column for name, column in found.items() if column}
+        note(f"no dev set: {summary} {kept}")
 
 
 def _read_ids(values: Sequence[Any], places: Sequence[Where]) -> list[str]:

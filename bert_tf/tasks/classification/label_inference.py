@@ -72,8 +72,6 @@ class LabelParser:
         for name in names:
             if self.labels and name not in self.labels:
                 close = difflib.get_close_matches(name, self.labels, n=1)
-                if (number := parse_number(name)) is not None:  # 1 and 1.0 are not close
-                    close = [x for x in self.labels if parse_number(x) == number] or close
                 advice = f"Did you mean {brief(close)[0]}?" if close else None
                 if self.is_inferred and not close:
                     advice = "If the label is new, pass all labels as --labels"

@@ -30,7 +30,6 @@ from bert_tf.tasks.classification.dataset_factory import (
     scale_entry,
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
-from bert_tf.tasks.classification.evaluation_report import make_report
 from bert_tf.tasks.classification.metrics import (
     classification_report,
     describe_report,
@@ -255,9 +254,7 @@ class Classification(Task):
         self, examples: Sequence[InputExample], predictions: Predictions, losses: np.ndarray | None
     ) -> EvaluationReport:
         """Compares predictions with labels."""
-        values, label_ids = predictions.values, self.problem.label_ids(examples)
-        rows = [*self.problem.rows(examples, values)]
-        return make_report(self.problem, rows, values, label_ids, predictions.losses)
+        return self.problem.report(examples, predictions.values, predictions.losses)
 
     def _write_predictions(
         self, examples: Sequence[InputExample], values: np.ndarray, folder: str

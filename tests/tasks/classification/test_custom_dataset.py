@@ -561,7 +561,6 @@ def test_rows_of_label_columns_can_be_skipped(read_dataset):
     [
         ("ab", "c", "If the label is new, pass all labels as --labels"),
         (["good", "bad"], "god", "Did you mean good?"),
-        ("01", "1.0", "Did you mean 1?"),
         ("01", "2", "If the label is new"),
     ],
 )
