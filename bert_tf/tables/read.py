@@ -26,7 +26,6 @@ _DELIMITER_LINE = re.compile('"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 _QUOTED_CELL = re.compile('"([^"]|"")*"')
 _LINES_AHEAD = 10_000  # in which quotes are looked for
 _LINES_OF_ROW = 100  # of a row at their end
-_MIN_ROWS = 20  # whose cells may all be quotations by chance if there are fewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,8 @@ def _has_quoted_cells(lines: Sequence[str]) -> bool:
     cells = [cell for row in rows for cell in row if '"' in cell]
     if all(map(_QUOTED_CELL.fullmatch, cells)):
         data = [row for row in rows[1:] if row != [""]]
-        columns = zip(*data, strict=False) if len(data) >= _MIN_ROWS else ()
+        # A few cells may all be quotations.
+        columns = zip(*data, strict=False) if len(data) >= 20 else ()
         are_all = any(all('"' in cell for cell in group) for group in (rows[0], *columns))
         return (are_all and len(rows[0]) > 1) or any('""' in cell[1:-1] for cell in cells)
     if len({*map(len, rows)}) == 1:

@@ -27,9 +27,8 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
 
     `source` is the folder of the model, or the split that is read first.
     """
-    folder = source if isinstance(source, RunFolder) else None
-    if not folder and not options.do_train:  # a model without `labels.txt`
-        folder = RunFolder.used_by(options)
+    folder = None if options.do_train else RunFolder.used_by(options)
+    folder = source if isinstance(source, RunFolder) else folder
     data: TextDataset
     # A Predictor does not need the task module, which may no longer exist.
     reads_data = options.do_train or options.evaluates or options.do_predict

@@ -41,10 +41,6 @@ from bert_tf.tasks.classification.problem_types import LOWER_IS_BETTER, PROBLEM_
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-TEST_RESULTS = "test_results.tsv"
-# Predictions with ids, texts and labels; the original BERT code has no such file.
-TEST_PREDICTIONS = "test_predictions.tsv"
-CONFUSION_MATRIX = "confusion_matrix.png"
 # Number of texts in which entity markers are looked up before training.
 _NUM_CHECKED = 10000
 # With more labels, the plot is unreadable.
@@ -246,7 +242,7 @@ class Classification(Task):
             note(f"eval_f1, eval_precision and eval_recall are those of label {labels[1]}")
         if not matrix or len(labels) > _MAX_PLOTTED_LABELS:
             return Written(entries=report)
-        path = os.path.join(folder, CONFUSION_MATRIX)
+        path = os.path.join(folder, "confusion_matrix.png")
         files.write_bytes(path, plot_confusion_matrix(matrix, labels))
         return Written([path], report)
 
@@ -262,8 +258,9 @@ class Classification(Task):
         rows = values if values.ndim == 2 else values[:, None]
         contents = {
             # As in the original: a line for each example, its values in the order of the labels.
-            TEST_RESULTS: "".join("\t".join(map(str, row)) + "\n" for row in rows),
-            TEST_PREDICTIONS: format_table(self.problem.rows(examples, values)),
+            "test_results.tsv": "".join("\t".join(map(str, row)) + "\n" for row in rows),
+            # The original has no such file.
+            "test_predictions.tsv": format_table(self.problem.rows(examples, values)),
         }
         if self.options.glue_submission:
             answers = enumerate(map(self.problem.answer, values))
