@@ -41,11 +41,13 @@ def mrpc(tiny, tmp_path_factory):
     """The results and the folder of a run with all steps, and its log."""
     folder, log = tmp_path_factory.mktemp("mrpc"), io.StringIO()
     logger, handler = logging.getLogger("bert_tf"), logging.StreamHandler(log)
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     flags = {"num_train_epochs": 2.5, "save_checkpoints_steps": 5}
     results = classification.run(options(tiny, folder, **ALL_STEPS, **flags))
     logger.removeHandler(handler)
+    logger.setLevel(level)
     return results.metrics, folder / "out", log.getvalue()
 
 
