@@ -249,6 +249,6 @@ def test_labels_in_another_order_than_in_training(write, tmp_path):
     (tmp_path / "labels.txt").write_text("no\nyes\n")
     flags = {"task_module": write(TASK), "init_checkpoint": str(tmp_path), "do_predict": True}
     options = ClassifierOptions(**flags)
-    with pytest.raises(UserError, match=r"yes, no, but the model .* trained with no, yes") as error:
+    with pytest.raises(UserError, match=r"has the labels yes, no, .*no, yes") as error:
         make_dataset(options, RunFolder.used_by(options))
     assert "get_labels() must return the same list" in (error.value.fix or "")
