@@ -235,7 +235,11 @@ def test_graph_mode_errors_name_the_replacement(tiny, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("args", "kwargs"), [((0.7, 2e-5, 100, 10, False), {}), ((), {"loss": 0.7, "init_lr": 2e-5})]
+    ("args", "kwargs"),
+    [
+        ((0.7, 2e-5, 100, 10, False), {}),
+        ((), {"loss": 0.7, "init_lr": 2e-5, "num_train_steps": 9, "num_warmup_steps": 0}),
+    ],
 )
 def test_create_optimizer_names_the_replacement(args, kwargs):
     with pytest.raises(UserError, match=r"(?i)use create_optimizer\(init_lr"):

@@ -12,7 +12,6 @@ from bert_tf.base.errors import UserError
 from bert_tf.data.features import InputExample
 from bert_tf.options.declare import check_values
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
-from bert_tf.tasks.classification.dataset_factory import make_dataset
 from bert_tf.tasks.classification.options import ClassifierOptions
 from tests.oracle import data
 from tests.tasks.classification.bad_tables import (
@@ -478,25 +477,6 @@ def test_long_labels_are_shortened(read_dataset, caplog):
     with pytest.raises(UserError, match=message) as error:
         read_dataset(flags, train_tsv=rows, dev_tsv="Such\tyes\nNo\tno\n").read("eval")
     assert len(str(error.value)) < 700
-
-
-def test_data_in_the_output_dir(tmp_path):
-    rows = "label\ttext\n" + "ham\tA good film\nspam\tA bad plot\n" * 4
-    (tmp_path / "spam.tsv").write_text(rows)
-    flags = {"task_name": "tsv", "text_column": "text", "label_column": "label", "do_train": True}
-    flags |= {"data_dir": str(tmp_path), "output_dir": f"{tmp_path}/../{tmp_path.name}"}
-    for _ in range(2):
-        message = "is also the folder with the data, .*another --output_dir, or .* --train_file"
-        with pytest.raises(UserError, match=message):
-            make_dataset(ClassifierOptions(**flags), "train")
-        (tmp_path / "vocab.txt").write_text("of an earlier run")
-    # What the message advises works, and so do files that are found by their names.
-    assert make_dataset(ClassifierOptions(**flags, train_file="spam.tsv"), "train").read("train")
-    (tmp_path / "spam.tsv").rename(tmp_path / "train.tsv")
-    assert make_dataset(ClassifierOptions(**flags), "train").read("train")
-
-
-COLUMNS = NO_HELD_OUT_ROWS | {"text_column": "comment_text", "label_column": "toxic,insult"}
 
 
 @pytest.mark.parametrize(

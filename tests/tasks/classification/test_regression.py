@@ -370,7 +370,7 @@ def test_labels_in_another_unit_than_in_training_warn(tiny, tmp_path, run_log, d
         write(tmp_path / "data", name, scores)
     task = give_schema(Classification(*read_model_files(run)))
     train, examples = task.read("train"), task.read("eval")
-    problems = [p for p in task.check("eval", examples, train) if "unit" in p]
+    problems = [p for p in task.check("eval", examples, train) if "check the unit" in p]
     numbers = [float(example.label) for example in examples]
     here = f"numbers from {min(numbers):g} to {max(numbers):g}"
     assert f"dev.tsv: {here}\n" in run_log.text
