@@ -26,6 +26,7 @@ from tests.tasks.classification.bad_tables import (
 
 TOXIC = "id,comment_text,toxic,insult\n1,you are kind,0,0\n2,you are bad,1,1\n3,bad,1,0\n"
 NO_HELD_OUT_ROWS = {"dev_fraction": "0"}
+COLUMNS = NO_HELD_OUT_ROWS | {"text_column": "comment_text", "label_column": "toxic,insult"}
 
 
 @pytest.fixture
