@@ -19,7 +19,7 @@ _SAMPLE_SIZE = 2000
 _MIN_ROWS, _MIN_DISTINCT, _MAX_CONTRADICTORY = 20, 5, 0.1
 # Ratios of ranges that have another unit, and of an outlier's distance to the range of the others.
 _OTHER_SPREAD, _FAR = 4, 10
-_NO_LABEL = r"\A([-?._/]*|-1|(?i:#?n/?a|\\N|nan|null|unsup|unlabell?ed))\Z"
+NO_LABEL = r"\A([-?._/]*|-1|(?i:#?n/?a|\\N|nan|null|unsup|unlabell?ed))\Z"
 
 
 class Pattern(NamedTuple):
@@ -49,7 +49,7 @@ PATTERNS = (
     Pattern("line", r"\A</?doc\b", 0.0, "are tags of WikiExtractor, which are read as text"),
     Pattern("line", r"\t|</\w+>|<\w+ \w+=|\A\{.*\}\Z", 0.5, "have tabs, JSON or HTML"),
     Pattern("line", r"\A[^\W\d]+ \d+\Z", 0.5, "are a word and its frequency"),
-    Pattern("label", _NO_LABEL, 0.0, "may mean that there is none: see --skip_labels"),
+    Pattern("label", NO_LABEL, 0.0, "may mean that there is none: see --skip_labels"),
     Pattern("label", r"\A\[.*\]\Z", 0.0, "are lists of Python: write a,b for several labels"),
 )
 

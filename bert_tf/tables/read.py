@@ -107,13 +107,17 @@ def _has_quoted_cells(lines: Sequence[str]) -> bool:
     """Returns whether quotes enclose cells of tab-separated lines, and are no part of the texts.
 
     They do if all cells with quotes are enclosed, and any contains doubled quotes or all of the
-    first line are enclosed; or if only quotes give all rows the same number of cells.
+    first line are enclosed, or all of one of several columns below it; or if only quotes give all
+    rows the same number of cells.
     """
     rows = [line.rstrip("\r\n").split("\t") for line in lines]
     cells = [cell for row in rows for cell in row if '"' in cell]
     if all(map(_QUOTED_CELL.fullmatch, cells)):
-        in_header = len(rows[0]) > 1 and all('"' in cell for cell in rows[0])
-        return in_header or any('""' in cell[1:-1] for cell in cells)
+        data = [row for row in rows[1:] if row != [""]]
+        # A few cells may all be quotations.
+        columns = zip(*data, strict=False) if len(data) >= 20 else ()
+        are_all = any(all('"' in cell for cell in group) for group in (rows[0], *columns))
+        return (are_all and len(rows[0]) > 1) or any('""' in cell[1:-1] for cell in cells)
     if len({*map(len, rows)}) == 1:
         return False
     reader, widths, end = csv.reader(lines, delimiter="\t", strict=True), set[int](), 0

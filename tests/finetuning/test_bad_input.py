@@ -35,7 +35,7 @@ def _assert_user_error(run_options, message):
         ({"do_eval": False}, "Nothing to do: pass --do_train"),
         (
             {"task_name": "sst2"},
-            "--task_name must be one of ax, cola, .*, wnli, xnli.*sst2.*Did you mean sst-2",
+            "--task_name must be one of tsv .*, ax, cola, .*, wnli, xnli.*sst2",
         ),
         ({"data_dir": None}, "--data_dir"),
         ({"data_dir": "{tmp}/absent"}, "no folder .*/absent"),

@@ -131,6 +131,7 @@ QUOTES = [
     ('text\tlabel\n"one\ttwo"\ta\nb\tc\n', True),
     ('text\tlabel\n"one\ntwo\n"\ta\nb\tc\n', True),
     ('"text"\t"label"\n"one"\t"a"\ntwo\tb\n', True),  # R
+    ("text\tlabel\n" + '"one"\ta\n"two"\tb\n' * 10, True),  # PostgreSQL's COPY with FORCE_QUOTE
     ('text\tlabel\n"one"\ta\n"two"\tb\n', False),
     ('text\tlabel\n"Hi"" you"" there"\ta\n"x" y\tb\n', False),
     ('text\tlabel\n"A ""b"""\ta\n5" nails\tb\n', False),

@@ -11,8 +11,11 @@ from bert_tf.options.declare import value_for
 from bert_tf.tables.columns import is_name, read_cells, to_text
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
-from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack_numbers
+from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
+
+# For each, the name of an option is that with _column.
+_PURPOSES = ("text", "text_pair", "label", "id")
 
 
 class CustomDataset(TextDataset):
@@ -48,15 +51,11 @@ class CustomDataset(TextDataset):
         self._examples: dict[str, list[InputExample]] = {}
         self.is_unlabeled = options.ignores_labels and not self._holds_out_rows
         labels, problem_type = tuple(labels), problem_type or options.problem_type
-        if problem_type == REGRESSION and options.labels:
-            raise UserError("--problem_type=regression uses numbers, not labels: omit --labels")
         require_valid_labels(labels, "--labels")
         unlabeled = {"predict", "train"} if self.is_unlabeled else {"predict"}
         if not options.label_column and not paths.keys() <= unlabeled:
             or_else = ", or --dev_fraction=0" * (options.ignores_labels and self._holds_out_rows)
             raise UserError(f"--do_train and --do_eval need --label_column{or_else}")
-        if not options.label_separator:
-            raise UserError("--label_separator must not be empty")
         separator, skipped = options.label_separator, options.skipped_labels
         self._parser = LabelParser(problem_type, labels, separator, skipped)
         if "train" in paths and not self.is_unlabeled:
@@ -80,16 +79,16 @@ class CustomDataset(TextDataset):
 
     def describe(self, split: str) -> str:
         """Returns the name of the split's file."""
-        return str(
-            Place(self._paths["train" if split == "eval" and self._holds_out_rows else split])
-        )
+        is_held_out = split == "eval" and self._holds_out_rows
+        return str(Place(self._paths["train" if is_held_out else split]))
 
     def _load(self, split: str) -> list[InputExample]:
         """Reads the file of a split; if it is the training file, also infers the labels."""
         path, options, parser = self._paths[split], self._options, self._parser
         is_unlabeled = self.is_unlabeled and split == "train"
         unused = {"label"} if split == "predict" else {"id", "label"} if is_unlabeled else {"id"}
-        columns = _columns_of_split(options, split)
+        given = {name: getattr(options, f"{name}_column") or "" for name in _PURPOSES}
+        columns = {name: found for name, x in given.items() if (found := value_for(x, split))}
         used = {purpose: column for purpose, column in columns.items() if purpose not in unused}
         has_header = value_for(options.has_header, split)
         # The file has a header like the others', unless its text column is another one.
@@ -107,7 +106,7 @@ class CustomDataset(TextDataset):
         places = [place for place, _ in rows]
         values = {purpose: [cells[purpose] for _, cells in rows] for purpose in used}
         if "label" in values and parser.problem_type != CLASSIFICATION:
-            values["label"] = list(map(unpack_numbers, values["label"]))
+            values["label"] = list(map(unpack, values["label"]))
         if split == "train" and not is_unlabeled:
             self._parser = infer_labels(path, places, values["label"], parser)
         return self._to_examples(split, places, values)
@@ -141,19 +140,9 @@ class CustomDataset(TextDataset):
             raise UserError(problem, at=path, fix="Pass --eval_file or --dev_fraction=0")
         train, held_out = _split(examples, dev_size, self.problem_type)
         self._examples |= {"train": train, "eval": held_out}
+        kept = f"(--dev_fraction={self._options.dev_fraction:g}), {len(train):,} to train on"
         summary = f"{len(held_out):,} of the {row_count} of {path} are held out for evaluation"
-        note(
-            f"no dev set: {summary} (--dev_fraction={self._options.dev_fraction:g}), "
-            f"{len(train):,} to train on"
-        )
-
-
-def _columns_of_split(options: ClassifierOptions, split: str) -> dict[str, str]:
-    """Returns purpose -> column in the file of a split."""
-    purposes = ("text", "text_pair", "label", "id")
-    columns = {name: getattr(options, f"{name}_column") or "" for name in purposes}
-    found = {name: value_for(column, split) for name, column in columns.items()}
-    return {name: column for name, column in found.items() if column}
+        note(f"no dev set: {summary} {kept}")
 
 
 def _read_ids(values: Sequence[Any], places: Sequence[Where]) -> list[str]:

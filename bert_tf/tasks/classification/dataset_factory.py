@@ -15,7 +15,7 @@ from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.custom_dataset import CustomDataset
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABEL, REGRESSION
-from bert_tf.tasks.classification.task_module import INPUTS, has_pairs, load_task_module
+from bert_tf.tasks.classification.task_module import INPUTS, KINDS, load_task_module
 
 _ENTRIES = (INPUTS, TARGET_SCALE)
 # Numbers up to this size, and of at least this deviation, are learned as they are, as originally.
@@ -27,9 +27,8 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
 
     `source` is the folder of the model, or the split that is read first.
     """
-    folder = source if isinstance(source, RunFolder) else None
-    if not folder and not options.do_train:  # a model without `labels.txt`
-        folder = RunFolder.used_by(options)
+    folder = None if options.do_train else RunFolder.used_by(options)
+    folder = source if isinstance(source, RunFolder) else folder
     data: TextDataset
     # A Predictor does not need the task module, which may no longer exist.
     reads_data = options.do_train or options.evaluates or options.do_predict
@@ -49,11 +48,13 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
         saved = {name: folder.entry(name) for name in _ENTRIES}
         data.entries = {name: value for name, value in saved.items() if value is not None}
         if options.task_module:
-            data.has_pairs = has_pairs(saved[INPUTS])
+            data.has_pairs = {kind: pairs for pairs, kind in KINDS.items()}.get(saved[INPUTS])
     if folder and data.is_published:
         _require_order(data.labels, folder)
     elif not data.is_published:
-        require_same_labels(data.labels, label_source(data, options), options)
+        is_module = bool(options.task_module)
+        advice = "get_labels() must return the same list in every run" * is_module
+        run_checks.require_same_labels(data.labels, label_source(data, options), options, advice)
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
@@ -129,14 +130,6 @@ def trained_problem_type(folder: RunFolder) -> str | None:
     # Version 1.0 stored the inferred type as the flag.
     found = folder.entry(PROBLEM_TYPE) or folder.entry("flags", "problem_type")
     return None if found == AUTO else found
-
-
-def require_same_labels(labels: Sequence[str], source: str, options: ClassifierOptions) -> None:
-    """Like `run_checks.require_same_labels`, with advice for data from a `task_module`."""
-    trained, advice = RunFolder.used_by(options).labels() or [], ""
-    if options.task_module and (not options.do_train or sorted(labels) == sorted(trained)):
-        advice = "get_labels() must return the same list in every run; a set has no fixed order"
-    run_checks.require_same_labels(labels, source, options, advice)
 
 
 def resumed_folders(options: ClassifierOptions) -> list[RunFolder]:

@@ -2,11 +2,10 @@
 
 import abc
 import types
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, excerpt
+from bert_tf.base.errors import UserError
 from bert_tf.data.features import InputExample
 from bert_tf.tasks.classification.options import CLASSIFICATION
 
@@ -56,10 +55,10 @@ def require_valid_labels(labels: Sequence[Any], source: str) -> None:
 
     `source` says where they come from, for the message.
     """
+    known: set[Any] = set()
     for number, label in enumerate(labels, start=1):
-        if not isinstance(label, str) or not label.strip() or len(label.splitlines()) != 1:
-            shown = repr(label)[:100]
-            raise UserError(f"label {number} is not one line of text: {shown}", at=source)
-    duplicates = [label for label, count in Counter(labels).items() if count > 1]
-    if duplicates:
-        raise UserError(f"duplicate label {excerpt(duplicates[0])}", at=source)
+        is_line = isinstance(label, str) and label.strip() and len(label.splitlines()) == 1
+        if not is_line or label in known:
+            problem = f"label {number} is a duplicate, or not one line of text: {label!r:.100}"
+            raise UserError(problem, at=source)
+        known.add(label)

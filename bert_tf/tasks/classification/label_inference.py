@@ -1,15 +1,16 @@
 """Parses labels of user tables; infers the label set and problem type of a training file."""
 
+import ast
 import contextlib
 import dataclasses
 import difflib
 import itertools
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from bert_tf import lint
 from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, note, shortened, warn
 from bert_tf.tables.columns import parse_number, to_text
 from bert_tf.tasks.classification.datasets import require_valid_labels
@@ -20,6 +21,9 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABE
 _FEW_LABELS, _MANY_LABELS = 8, 50
 # As pandas writes 0/1 columns.
 _BOOLEANS = {"true": "1", "false": "0"}
+_LIST = re.compile(r"\s*\[.*\]\s*", re.DOTALL)
+# What stands for a missing number.
+_NO_NUMBER = re.compile("(-?inf|infinity|nan|n/?a|null|none|[?-])?", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,9 +31,9 @@ class LabelParser:
     """Parses cells with labels.
 
     `problem_type` is "auto" and `labels` is empty until they are inferred; for regression, it names
-    the numbers of a label if there are several. `separator` splits a multi-label cell. Rows with a
-    label in `skipped` are left out; None if no option does so. `is_inferred`: the labels are those
-    of a training file. In all methods, `place` is the file and line of a cell, for messages.
+    the numbers of a label if there are several. `separator` splits a multi-label cell; "": white
+    space. Rows with a label in `skipped` are left out; None if no option does so. `is_inferred`:
+    the labels are those of a training file. In all methods, `place` is a cell's file and line.
     """
 
     problem_type: str
@@ -68,8 +72,6 @@ class LabelParser:
         for name in names:
             if self.labels and name not in self.labels:
                 close = difflib.get_close_matches(name, self.labels, n=1)
-                if (number := parse_number(name)) is not None:  # 1 and 1.0 are not close
-                    close = [x for x in self.labels if parse_number(x) == number] or close
                 advice = f"Did you mean {brief(close)[0]}?" if close else None
                 if self.is_inferred and not close:
                     advice = "If the label is new, pass all labels as --labels"
@@ -100,7 +102,7 @@ class LabelParser:
     def split(self, text: str) -> list[str]:
         """Splits the text of a cell into labels; returns [] if it is blank."""
         is_list = self.problem_type == MULTILABEL and text not in self.labels
-        parts = text.split(self.separator) if is_list else [text]
+        parts = text.split(self.separator or None) if is_list else [text]
         return [self._strip(part) for part in parts if part.strip()]
 
     def is_skipped(self, value: Any, place: Where) -> bool:
@@ -112,7 +114,7 @@ class LabelParser:
 
     def skip_advice(self, name: str) -> str | None:
         """Returns how to leave out rows with a label that probably stands for a missing one."""
-        if self.skipped is None or not is_placeholder(name):
+        if self.skipped is None or not re.search(lint.NO_LABEL, name):
             return None
         skipped = ",".join((*self.skipped, name)) or ","
         return f"To leave out such rows, pass --skip_labels={skipped}"
@@ -120,12 +122,6 @@ class LabelParser:
     def _strip(self, text: str) -> str:
         # A task module may have labels with spaces around them.
         return text if text in self.labels else text.strip()
-
-
-def is_placeholder(label: str) -> bool:
-    """Returns whether a label probably stands for a missing one, such as SNLI's "-"."""
-    pattern = r"[\W_]*|-1|#?n/?a|\\N|nan|null|unsup|unlabell?ed"  # \N: MySQL and Spark
-    return bool(re.fullmatch(pattern, label, re.IGNORECASE))
 
 
 def _parts(value: Any) -> list[Any]:
@@ -145,8 +141,8 @@ def target_names(value: Any, problem_type: str = REGRESSION) -> tuple[str, ...]:
     return tuple(map(str, value)) if is_named else ()
 
 
-def unpack_numbers(cell: Any) -> Any:
-    """Converts a cell such as `[1.5, 3]` in a TSV or CSV file to a list.
+def unpack(cell: Any) -> Any:
+    """Converts a cell such as `[1.5, 3]` or, as pandas writes it, `['a', 'b']` to a list.
 
     Given several columns, name -> cell, converts their numbers, and `True` and `False` to 1 and 0.
     """
@@ -154,16 +150,11 @@ def unpack_numbers(cell: Any) -> Any:
         texts = {name: str(value).strip().lower() for name, value in cell.items()}
         numbers = {name: parse_number(_BOOLEANS.get(text, text)) for name, text in texts.items()}
         return {name: cell[name] if number is None else number for name, number in numbers.items()}
-    if isinstance(cell, str) and "," in cell and re.fullmatch(r"\s*\[[-+\d.eE,\s]+\]\s*", cell):
-        with contextlib.suppress(ValueError):
-            return json.loads(cell)
+    # Not NumPy's ['a' 'b'], which Python would read as "ab".
+    if isinstance(cell, str) and _LIST.fullmatch(cell) and not re.search(r"['\"]\s+['\"]", cell):
+        with contextlib.suppress(ValueError, SyntaxError):
+            return ast.literal_eval(cell.strip())
     return cell
-
-
-def is_number_like(text: str) -> bool:
-    """Returns whether a cell is a number, or a placeholder for a missing one, such as ""."""
-    missing = re.fullmatch("(-?inf|infinity|nan|n/?a|null|none|[?-])?", text, re.IGNORECASE)
-    return bool(missing) or parse_number(text) is not None
 
 
 def infer_labels(
@@ -251,13 +242,13 @@ def _infer_problem_type(places: Sequence[Where], values: Sequence[Any], given: L
     cells = zip(values, places, strict=True)
     texts = [to_text(value, "label", place).strip() for value, place in cells]
     # Decimal commas count as numbers here.
-    with_points = [text.replace(",", ".") for text in texts]
-    parsed = [number for text in with_points if (number := parse_number(text)) is not None]
-    if len(parsed) <= len(texts) / 2:
+    parsed = [parse_number(text.replace(",", ".")) for text in texts]
+    numbers = [number for number in parsed if number is not None]
+    if len(numbers) <= len(texts) / 2:
         return CLASSIFICATION
-    all_integers = all(number.is_integer() for number in parsed)
-    for place, text, with_point in zip(places, texts, with_points, strict=True):
-        must_be_number = is_number_like(with_point) or not all_integers
+    all_integers = all(map(float.is_integer, numbers))
+    for place, text, number in zip(places, texts, parsed, strict=True):
+        must_be_number = not all_integers or number is not None or _NO_NUMBER.fullmatch(text)
         if must_be_number and parse_number(text) is None:
             advice = "If labels are classes, pass --problem_type=classification"
             raise not_a_number(text, place, advice if text else given.skip_advice(text))
@@ -288,5 +279,4 @@ def _check_counts(path: str, parser: LabelParser, counts: Counter[str], num_rows
     num_single = sum(counts[label] == 1 for label in labels)
     has_many = len(labels) > min(_MANY_LABELS, max(_FEW_LABELS, num_rows / 2))
     if has_many and num_single > len(labels) / 2:
-        problem = f"{num_single} of {len(labels)} labels occur only once"
-        warn(problem, at=path, fix="Check --label_column, or pass --problem_type=regression")
+        warn(f"{num_single} of {len(labels)} labels occur only once", at=path)

@@ -99,8 +99,7 @@ def regression_metrics(
     spread, label_spread = (np.ptp(x) if finite else 0.0 for x in (values, label_ids))
     if spread < _MIN_SPREAD * label_spread:
         found = (f"from {x.min():.4g} to {x.max():.4g}" for x in (values, label_ids))
-        problem = "all predictions are {}, but the labels {}".format(*found)
-        warn(problem, fix="Train for longer, or with another --learning_rate")
+        warn("all predictions are {}, but the labels {}".format(*found))
     if spread > 0 and label_spread > 0:
         with _ignore_warnings():
             from scipy import stats

@@ -61,7 +61,9 @@ class TableOptions(LayoutOptions, SplitFileOptions, affects=DATA):
         "- for SNLI's pairs without a gold label. Empty: rows without a label.",
         new=True,
     )
-    label_separator: str = option(",", "Separator between labels in a multilabel cell.", new=True)
+    label_separator: str = option(
+        ",", "Separator between labels in a multilabel cell; empty: white space.", new=True
+    )
     dev_fraction: float = option(
         0.2,
         "Fraction of the training file to hold out for evaluation if there is no dev file; every "
@@ -97,6 +99,7 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         "label:weight,label:weight; other labels have weight 1.",
         affects=WEIGHTS,
         new=True,
+        needs=("do_train",),
     )
     long_text: str = option(
         "truncate",
@@ -120,6 +123,7 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         "With --do_predict, also write the file for gluebenchmark.com.",
         affects=RESULTS,
         new=True,
+        needs=("do_predict",),
     )
 
     @staticmethod
@@ -158,9 +162,6 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
 
     def check(self) -> None:
         """Checks the options in the original's order, without reading any data files."""
-        if self.pooling in ("mean", "max", "mean_max"):
-            advice = "To train vectors of texts, use run_embeddings.py or SentenceEncoder"
-            raise UserError(f"--pooling={self.pooling}: classifiers read [CLS]", fix=advice)
         super().check()
         if self.task_module and self.task_name:
             raise UserError("--task_module and --task_name are mutually exclusive: pass one")
@@ -170,20 +171,12 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
             is_passed = field.name != "data_dir" and getattr(self, field.name) != field.default
             if is_passed and not self.uses_custom_tables:
                 raise UserError(f"--{field.name} only applies to --task_name=tsv (your own files)")
-        labels = {*map(str.strip, (self.labels or "").split(","))} - {""}
-        if both := labels & {*self.skipped_labels}:
-            raise UserError(
-                f"--labels and --skip_labels both have {both.pop()!r}", fix="Remove one"
-            )
         if self.long_text == "windows" and self.max_seq_length < _MIN_WINDOW_LENGTH:
             needed = f"--max_seq_length={_MIN_WINDOW_LENGTH} or more"
             raise UserError(f"--long_text=windows needs {needed}. Received: {self.max_seq_length}")
         if self.long_text == "windows" and self.pooling == ENTITY_STARTS:
             problem = "windows of a text need not contain its entities"
             raise UserError(f"--pooling={ENTITY_STARTS} excludes --long_text=windows: {problem}")
-        for flag, needed in (("class_weights", "do_train"), ("glue_submission", "do_predict")):
-            if getattr(self, flag) and not getattr(self, needed):
-                raise UserError(f"--{flag} needs --{needed}=true")
 
     def _not_needed(self) -> set[str]:
         return super()._not_needed() | ({"task_name", "data_dir"} if self.task_module else set())

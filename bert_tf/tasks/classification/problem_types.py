@@ -15,6 +15,7 @@ from bert_tf.base.errors import UserError, note
 from bert_tf.checkpoints.run_folder import TARGET_SCALE
 from bert_tf.data import array_ops
 from bert_tf.data.features import Feature, InputExample, find_label_id
+from bert_tf.report.evaluation import Column, Counts, EvaluationReport
 from bert_tf.tables.columns import parse_number
 from bert_tf.tasks.classification.datasets import TextDataset
 from bert_tf.tasks.classification.metrics import (
@@ -84,9 +85,7 @@ class ProblemType(abc.ABC):
     def set_class_weights(self, examples: Sequence[InputExample]) -> None:
         """Sets the weights of labels in the training loss according to `--class_weights`."""
         if self.soft_target == "number":
-            raise UserError(
-                "--class_weights: the labels are numbers, not classes", fix="Omit the flag"
-            )
+            raise UserError("--class_weights: the labels are numbers, not classes")
         ids, num_labels = self.label_ids(examples), len(self.labels)
         counts = np.bincount(ids, minlength=num_labels) if ids.ndim == 1 else ids.sum(axis=0)
         self._weights = label_weights(self.options.class_weights or "", self.labels, counts)
@@ -124,6 +123,24 @@ class ProblemType(abc.ABC):
             texts = [example.text_a, example.text_b or ""] if has_pairs else [example.text_a]
             yield [example.guid, *texts, *self.cells(value)]
 
+    def report(
+        self, examples: Sequence[InputExample], values: np.ndarray, losses: np.ndarray | None
+    ) -> EvaluationReport:
+        """Compares values [E, ...] with labels; `losses` are [E], if they are known."""
+        header, *rows = self.rows(examples, values)
+        header = ["prediction" if name == self.answer_column else name for name in header]
+        columns: dict[str, Column] = dict(zip(header, zip(*rows, strict=True), strict=True))
+        texts = {name: columns.pop(name) for name in ("id", "text", "text_pair") if name in columns}
+        labels, parts = self._compare(values, self.label_ids(examples))
+        columns = {**texts, **labels, **columns}
+        return EvaluationReport(columns=columns, losses=losses, labels=self.labels, **parts)
+
+    @abc.abstractmethod
+    def _compare(
+        self, values: np.ndarray, label_ids: np.ndarray
+    ) -> tuple[Mapping[str, Column], dict[str, Any]]:
+        """Returns the columns of the labels, and more arguments of an `EvaluationReport`."""
+
     def serve(self, values: Any) -> dict[str, Any]:
         """Returns the outputs of an exported model, given its `values`."""
         return {self.output: values}
@@ -158,6 +175,17 @@ class _SingleLabel(ProblemType):
 
     def values(self, logits: Any) -> Any:
         return array_ops.softmax(logits)
+
+    def _compare(self, values: np.ndarray, label_ids: np.ndarray) -> Any:
+        predicted = values.argmax(axis=-1)
+        right = predicted == label_ids
+        return {"label": [self.labels[label_id] for label_id in label_ids]}, {
+            "is_wrong": ~right,
+            "counts": Counts.of_classes(label_ids, predicted, np.arange(len(values))),
+            "positive": 1 if len(self.labels) == 2 else None,
+            "confusion": (label_ids, predicted),
+            "confidence": (values.max(axis=-1), right),
+        }
 
     def serve(self, values: Any) -> dict[str, Any]:
         tf = backend.tf
@@ -201,12 +229,23 @@ class _MultiLabel(ProblemType):
     def values(self, logits: Any) -> Any:
         return array_ops.sigmoid(logits)
 
+    def _compare(self, values: np.ndarray, label_ids: np.ndarray) -> Any:
+        true, predicted = label_ids > 0, values >= THRESHOLD
+        right = (true == predicted).all(axis=-1)
+        return {"label": [*map(self.answer, label_ids)]}, {
+            "is_wrong": ~right,
+            "values": {"accuracy": right},
+            "counts": Counts(*(np.array(x.nonzero()) for x in (true, predicted, true & predicted))),
+            "confidence": (values.ravel(), true.ravel()),
+            "unit": "labels",
+        }
+
     def prediction(self, value: Any) -> LabelsPrediction:
         labels = self._predicted_labels(value)
         return LabelsPrediction(labels, dict(zip(self.labels, value, strict=True)))
 
     def answer(self, value: Any) -> str:
-        return self.options.label_separator.join(self._predicted_labels(value))
+        return (self.options.label_separator or " ").join(self._predicted_labels(value))
 
     def _predicted_labels(self, value: Any) -> list[str]:
         pairs = zip(self.labels, value, strict=True)
@@ -252,6 +291,19 @@ class _Regression(ProblemType):
     def values(self, logits: Any) -> Any:
         return logits if self.labels else logits[:, 0]
 
+    def _compare(self, values: np.ndarray, label_ids: np.ndarray) -> Any:
+        names = [name.replace("prediction", "label", 1) for name in self.columns()]
+        true, predicted = (x.reshape(-1, len(names)) for x in (label_ids, values))
+        errors = np.abs(predicted.astype(np.float64) - true).mean(axis=1)
+        labels, name = dict(zip(names, true.T, strict=True)), "mean_absolute_error"
+        deviation = float(np.abs(true - true.mean(axis=0, dtype=np.float64)).mean())
+        baseline = "always the mean", deviation, name
+        return labels, {
+            "values": {name: errors},
+            "numbers": (true, predicted),
+            "baseline": baseline,
+        }
+
     def serve(self, values: Any) -> dict[str, Any]:
         return {self.output: values * np.float32(self.scale) + np.float32(self.mean)}
 
@@ -290,9 +342,8 @@ def label_weights(spec: str, labels: Sequence[str], counts: np.ndarray) -> np.nd
             label, _, number = part.rpartition(":")  # a label may contain a colon
             weight = parse_number(number.strip()) or 0.0
             if label not in labels or label in weight_of_label or weight <= 0:
-                form = "balanced, or label:weight,label:weight: each label once, weights above 0"
-                advice = f"Labels: {', '.join(labels)}. Received: {part}"
-                raise UserError(f"--class_weights must be {form}", fix=advice)
+                form = f"balanced, or label:weight, each once, for {', '.join(labels)}"
+                raise UserError(f"--class_weights must be {form}. Received: {part}")
             weight_of_label[label] = weight
         weights = np.array([weight_of_label.get(label, 1.0) for label in labels])
     formatted = (f"{label} {weight:.3g}" for label, weight in zip(labels, weights, strict=True))

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_tf import lint
 from bert_tf.base import files
-from bert_tf.base.errors import Input, UserError, counted, note, warn
+from bert_tf.base.errors import Input, UserError, note, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, InputExample
@@ -30,8 +30,6 @@ from bert_tf.tasks.classification.dataset_factory import (
     scale_entry,
 )
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
-from bert_tf.tasks.classification.evaluation_report import make_report
-from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
 from bert_tf.tasks.classification.metrics import (
     classification_report,
     describe_report,
@@ -43,10 +41,6 @@ from bert_tf.tasks.classification.problem_types import LOWER_IS_BETTER, PROBLEM_
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 
-TEST_RESULTS = "test_results.tsv"
-# Predictions with ids, texts and labels; the original BERT code has no such file.
-TEST_PREDICTIONS = "test_predictions.tsv"
-CONFUSION_MATRIX = "confusion_matrix.png"
 # Number of texts in which entity markers are looked up before training.
 _NUM_CHECKED = 10000
 # With more labels, the plot is unreadable.
@@ -228,7 +222,7 @@ class Classification(Task):
         labels, values = self.schema.labels, predictions.values
         label_ids = None if split == "predict" else self.problem.label_ids(examples)
         for problem in checks.check_predictions(self.problem, values, label_ids):
-            warn(problem, fix="Train for longer, or with a lower learning rate")
+            warn(problem)
         if label_ids is None:
             return Written(self._write_predictions(examples, values, folder))
         if not labels:
@@ -248,7 +242,7 @@ class Classification(Task):
             note(f"eval_f1, eval_precision and eval_recall are those of label {labels[1]}")
         if not matrix or len(labels) > _MAX_PLOTTED_LABELS:
             return Written(entries=report)
-        path = os.path.join(folder, CONFUSION_MATRIX)
+        path = os.path.join(folder, "confusion_matrix.png")
         files.write_bytes(path, plot_confusion_matrix(matrix, labels))
         return Written([path], report)
 
@@ -256,9 +250,7 @@ class Classification(Task):
         self, examples: Sequence[InputExample], predictions: Predictions, losses: np.ndarray | None
     ) -> EvaluationReport:
         """Compares predictions with labels."""
-        values, label_ids = predictions.values, self.problem.label_ids(examples)
-        rows = [*self.problem.rows(examples, values)]
-        return make_report(self.problem, rows, values, label_ids, predictions.losses)
+        return self.problem.report(examples, predictions.values, predictions.losses)
 
     def _write_predictions(
         self, examples: Sequence[InputExample], values: np.ndarray, folder: str
@@ -266,16 +258,14 @@ class Classification(Task):
         rows = values if values.ndim == 2 else values[:, None]
         contents = {
             # As in the original: a line for each example, its values in the order of the labels.
-            TEST_RESULTS: "".join("\t".join(map(str, row)) + "\n" for row in rows),
-            TEST_PREDICTIONS: format_table(self.problem.rows(examples, values)),
+            "test_results.tsv": "".join("\t".join(map(str, row)) + "\n" for row in rows),
+            # The original has no such file.
+            "test_predictions.tsv": format_table(self.problem.rows(examples, values)),
         }
         if self.options.glue_submission:
             answers = enumerate(map(self.problem.answer, values))
-            name = self.schema.data.submission or ""
-            contents[name] = format_table([("index", "prediction"), *answers])
-            if len(examples) != SUBMISSION_SIZES[name]:
-                sizes = counted(len(examples), "prediction"), SUBMISSION_SIZES[name]
-                warn(f"{sizes[0]}, but gluebenchmark.com expects {sizes[1]}", at=name)
+            table = format_table([("index", "prediction"), *answers])
+            contents[self.schema.data.submission or ""] = table
         return files.write_texts(folder, contents)
 
     def from_inputs(self, inputs: Sequence[Any]) -> list[InputExample]:
@@ -304,8 +294,7 @@ class Classification(Task):
             raise UserError(f"label must be one of: {names}. Received: {label!r}")
         rows = self.featurize(self.from_inputs([item]), "predict")
         if len(rows["input_ids"]) > 1:
-            problem = f"explain() needs a text of one window, not {len(rows['input_ids'])}"
-            raise UserError(problem, fix='Shorten it, or pass long_text="truncate" to Predictor')
+            raise UserError("explain() needs a shorter text, or long_text='truncate' in Predictor")
 
         def output(logits: Any) -> Any:
             values = self.problem.values(logits) if is_number else logits

@@ -26,7 +26,7 @@ from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REG
 
 # Entry of `run.json` for `has_pairs`, and its values.
 INPUTS = "inputs"
-_KINDS = {False: "single texts", True: "pairs", None: "single texts and pairs"}
+KINDS = {False: "single texts", True: "pairs", None: "single texts and pairs"}
 _METHODS = {split: f"get_{name}_examples" for split, name in SPLIT_NAMES.items()}
 _SHOWN_CHARACTERS = 200
 
@@ -58,10 +58,7 @@ class ModuleDataset(TextDataset):
         """
         method = _METHODS[split]
         with _user_code(self._path):
-            returned = getattr(self._task, method)(self._data_dir)
-            if returned is None:
-                raise UserError(f"{method}(data_dir) returned None", at=self._path)
-            examples = list(returned)
+            examples = list(getattr(self._task, method)(self._data_dir))
         labels = [_label_of(item) for item in examples if split != "predict"]
         are_lists = any(isinstance(label, list | dict) for label in labels)
         if are_lists and self.problem_type != REGRESSION:
@@ -76,9 +73,9 @@ class ModuleDataset(TextDataset):
         are_pairs = {bool(example.text_b) for example in examples}
         if split == "train":
             self.has_pairs = are_pairs.pop() if len(are_pairs) == 1 else None
-            self.entries = {INPUTS: _KINDS[self.has_pairs]}
+            self.entries = {INPUTS: KINDS[self.has_pairs]}
         elif self.has_pairs is not None and are_pairs != {self.has_pairs}:
-            kind = _KINDS[self.has_pairs]
+            kind = KINDS[self.has_pairs]
             warn(f"the model was trained on {kind}", at=self.describe(split))
         return examples
 
@@ -97,8 +94,6 @@ class ModuleDataset(TextDataset):
         if split == "predict":
             return InputExample(guid, text_a, text_b)
         label = _label_of(item)
-        if label is None:
-            raise UserError("the example has no label", at=place)
         if isinstance(label, list) and len(label) == len(self.labels):
             values = [{"0.0": "0", "1.0": "1", "False": "0", "True": "1"}.get(x, x) for x in label]
             if {*values} <= {"0", "1"} and not {*values} <= {*self.labels}:
@@ -116,11 +111,6 @@ def _label_of(item: Any) -> Any:
         return {str(name): str(value) for name, value in label.items()}
     is_list = isinstance(label, list | tuple | set | frozenset)
     return [*map(str, label)] if is_list else None if label is None else str(label)
-
-
-def has_pairs(inputs: str | None) -> bool | None:
-    """Returns whether a model was trained on pairs, by its entry of `run.json`; None if unknown."""
-    return next((pairs for pairs, kind in _KINDS.items() if kind == inputs), None)
 
 
 def load_task_module(path: str, data_dir: str) -> ModuleDataset:

@@ -42,18 +42,19 @@ def modules(tiny, tmp_path_factory):
 
 
 def options(tiny, tmp_path, module, **flags):
-    flag_values = {
-        "task_name": "MRPC",
-        "data_dir": str(tiny.folder / "mrpc"),
-        "output_dir": str(tmp_path / "output"),
-        "bert_hub_module_handle": str(module),
-        "max_seq_length": 24,
-        "train_batch_size": 4,
-        "num_train_epochs": 1.0,
-        "do_train": True,
-        "do_eval": True,
-    }
-    return HubClassifierOptions(**{**flag_values, **flags})
+    files = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
+    files |= {"output_dir": str(tmp_path / "output"), "bert_hub_module_handle": str(module)}
+    steps = {"max_seq_length": 24, "train_batch_size": 4, "num_train_epochs": 1.0}
+    steps |= {"do_train": True, "do_eval": True}
+    return HubClassifierOptions(**{**files, **steps, **flags})
+
+
+@pytest.fixture(scope="module")
+def trained(tiny, tmp_path_factory, modules):
+    """The folder of a run with our encoder."""
+    folder = tmp_path_factory.mktemp("trained")
+    hub.run(options(tiny, folder, modules["ours"], do_eval=False))
+    return folder
 
 
 @pytest.mark.parametrize("name", ["v2", "v4"])
@@ -84,10 +85,8 @@ def test_module_is_fine_tuned_and_served(tiny, tmp_path, modules, name):
     assert (output / "vocab.txt").read_text().split() == vocab
     assert (output / "test_results.tsv").exists()
     # The output folder suffices for prediction and keeps the module's casing.
-    original_case, lower_case = Predictor.from_output_dir(output)(
-        ["The GOOD film", "the good film"]
-    )
-    assert original_case == lower_case
+    original, lower = Predictor.from_output_dir(output)(["The GOOD film", "the good film"])
+    assert original == lower
 
 
 def test_training_starts_from_the_module_weights(tiny, tmp_path, modules):
@@ -121,9 +120,7 @@ def test_tensorflow_1_module(tiny, tmp_path):
         builder = tf.compat.v1.saved_model.Builder(str(folder))
         builder.add_meta_graph_and_variables(session, [])
         builder.save()
-    with pytest.raises(
-        UserError, match=r"for TensorFlow 1\. Use its TensorFlow 2 version, or the che"
-    ):
+    with pytest.raises(UserError, match="for TensorFlow 1"):
         hub.run(options(tiny, tmp_path, folder))
     assert not (tmp_path / "output").exists()
 
@@ -152,17 +149,13 @@ def test_invalid_handles(tiny, tmp_path, handle, message):
         hub.run(options(tiny, tmp_path, handle))
 
 
-def test_encoder_of_another_casing_than_in_training(tiny, tmp_path, modules):
-    run = options(tiny, tmp_path, modules["ours"], do_eval=False)
-    hub.run(run)
+def test_encoder_of_another_casing_than_in_training(tiny, tmp_path, trained):
     flags = {"model_dir": str(tiny.folder), "export_dir": str(tmp_path / "cased")}
     flags |= {"form": "encoder", "max_seq_length": 24}
     cased = export_model.run(ExportOptions(**flags, do_lower_case="false"))
-    message = (
-        "is cased, but the encoder of the run in --output_dir=.* is uncased: pass that encoder"
-    )
+    message = "is cased, but the encoder of the run in --output_dir=.* is uncased"
     for do_lower_case in (True, False):
-        other = options(tiny, tmp_path, cased, do_train=False, do_lower_case=do_lower_case)
+        other = options(tiny, trained, cased, do_train=False, do_lower_case=do_lower_case)
         with pytest.raises(UserError, match=message):
             hub.run(other)
     fresh = options(tiny, tmp_path, cased, output_dir=str(tmp_path / "fresh"))
@@ -176,22 +169,21 @@ def test_init_layers_is_not_supported(tiny, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index"])
-@pytest.mark.parametrize("damage", ["missing", "truncated", "empty"])
+@pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_incomplete_module(tiny, tmp_path, modules, name, damage):
     shutil.copytree(modules["v2"], tmp_path / "module")
     path = tmp_path / "module" / name
     content = path.read_bytes()
     path.unlink()
     if damage != "missing":
-        path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"")
+        path.write_bytes(content[: len(content) // 2])
     with pytest.raises(UserError, match=r"No such file|damaged|not a checkpoint|Cannot read"):
         hub.run(options(tiny, tmp_path, tmp_path / "module"))
     assert not (tmp_path / "output").exists()
 
 
-def test_fine_tuned_model_is_not_an_encoder(tiny, tmp_path, modules):
-    hub.run(options(tiny, tmp_path, modules["ours"], do_eval=False))
-    flags = {"model_dir": str(tmp_path / "output"), "export_dir": str(tmp_path / "export")}
+def test_fine_tuned_model_is_not_an_encoder(tiny, tmp_path, trained):
+    flags = {"model_dir": str(trained / "output"), "export_dir": str(tmp_path / "export")}
     exported = export_model.run(ExportOptions(**flags, text_input=False))
     again = options(tiny, tmp_path, exported, output_dir=str(tmp_path / "again"))
     with pytest.raises(UserError, match=r"has no encoder.*--form=encoder"):

@@ -74,7 +74,7 @@ def test_three_labels_with_one_absent():
         ([0, 0, 0], [0, 0, 0], 2, 1, 1 / 2),
         ([1, 1, 1], [1, 1, 1], 2, 1, 1 / 2),
         ([0, 1], [1, 1], 2, 1 / 2, (0 + 2 / 3) / 2),
-        ([0, 0], [1, 1], 2, 0, 0),
+        ([0, 0, 1, 1], [1, 1, 0, 0], 2, 0, 0),
         ([2], [2], 3, 1, 1 / 3),
         # Nearly as many labels as rows, which scikit-learn mistakes for regression.
         (list(range(30)), list(range(30)), 40, 1, 30 / 40),
@@ -86,20 +86,13 @@ def test_degenerate_cases(targets, predicted, labels, accuracy, macro):
     assert actual["eval_f1_macro"] == pytest.approx(macro)
     if len(set(targets)) == 1 or len(set(predicted)) == 1:
         assert actual["eval_matthews"] == 0
-
-
-def test_no_correct_prediction():
-    actual = compute_metrics([0, 0, 1, 1], [1, 1, 0, 0], 2)
-    assert actual["eval_matthews"] == -1
-    assert {name for name, metric in actual.items() if metric} == {"eval_loss", "eval_matthews"}
+    elif not accuracy:
+        assert actual["eval_matthews"] == -1
 
 
 def test_nan_outputs():
-    outputs = make_outputs([0, 1], [0, 1], 2) | {
-        "probabilities": np.full((2, 2), np.nan, np.float32)
-    }
-    losses = np.full(2, np.nan, np.float32)
-    actual = metrics.classification_metrics(per_example_loss=losses, **outputs)
+    nans = np.full((2, 2), np.nan, np.float32)
+    actual = metrics.classification_metrics(nans, np.array([0, 1]), nans[0])
     assert np.isnan(actual["eval_loss"])
     assert actual["eval_accuracy"] == 0.5
 
@@ -154,7 +147,6 @@ def test_regression_metrics():
             "eval_mean_absolute_error": (0 + 8 + 97 + 996) / 4,
         }
     )
-    assert {type(metric) for metric in actual.values()} == {np.float32}
     negated = metrics.regression_metrics(-targets, targets, targets)
     assert negated["eval_pearson"] == negated["eval_spearman"] == -1
 
@@ -208,7 +200,6 @@ def test_multi_label_metrics():
             "eval_recall_micro": 1,
         }
     )
-    assert {type(metric) for metric in actual.values()} == {np.float32}
     report = metrics.classification_report(**outputs, labels=["a", "b", "c"])
     assert list(report) == ["labels"]
     assert list(report["labels"]) == ["a", "b", "c"]
@@ -262,12 +253,6 @@ def test_metrics_table():
         assert lines[-1].startswith(last)
     long = metrics.describe_report({"labels": {"x" * 500: scores}})
     assert max(map(len, long.split("\n"))) < 80
-
-
-def test_metrics_on_one_line():
-    assert metrics.one_line(" a \n\t\x1b b", 20) == "a b"
-    assert metrics.one_line("0123456789", 10) == "0123456789"
-    assert metrics.one_line("01234 6789", 7) == "01234…"
 
 
 def test_libraries_are_imported_lazily():

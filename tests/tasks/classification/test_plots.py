@@ -55,7 +55,7 @@ def matrix(labels):
     ).tolist()
 
 
-@pytest.mark.parametrize("labels", [1, 2, 3, 12, 20, 21, 40, 130])
+@pytest.mark.parametrize("labels", [1, 3, 20, 21, 130])
 def test_confusion_matrices_of_any_size(labels):
     image = pixels(
         metrics.plot_confusion_matrix(matrix(labels), [f"label {n}" for n in range(labels)])
@@ -104,24 +104,15 @@ def test_plots_are_thread_safe():
         assert len(set(pool.map(draw, range(8)))) == 1
 
 
-def test_matplotlib_state_is_unchanged():
+def test_matplotlib_state_is_unchanged_and_missing_glyphs_do_not_warn():
     code = (
+        "import logging; logging.basicConfig(level=logging.WARNING);"
         "from bert_tf.tasks.classification import metrics; import matplotlib;"
         # rcParams.items() would look for a display.
         "before = list(dict.items(matplotlib.rcParams));"
-        "metrics.plot_confusion_matrix([[1]], ['a']);"
+        "metrics.plot_confusion_matrix([[1, 0], [0, 1]], ['电影', 'ไทย']);"
         "assert list(dict.items(matplotlib.rcParams)) == before;"
         "from matplotlib import pyplot; print(pyplot.get_fignums())"
     )
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (process.stdout.strip(), process.stderr) == ("[]", "")
-
-
-def test_missing_glyphs_do_not_warn():
-    code = (
-        "import logging; logging.basicConfig(level=logging.WARNING);"
-        "from bert_tf.tasks.classification import metrics;"
-        "metrics.plot_confusion_matrix([[1, 0], [0, 1]], ['电影', 'ไทย'])"
-    )
-    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (process.returncode, process.stdout, process.stderr) == (0, "", "")

@@ -47,6 +47,10 @@ def prices(tiny, tmp_path_factory):
     return folder, classification.run(run).metrics
 
 
+def read_run(folder):
+    return json.loads((folder / "out" / "run.json").read_text())
+
+
 def read_predictions(path):
     with open(path, newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
@@ -58,17 +62,17 @@ def test_large_numbers_are_learned_in_their_own_unit(prices):
     assert metrics["eval_pearson"] > 0.8
     assert metrics["eval_mean_absolute_error"] < 0.5 * np.abs(labels - labels.mean()).mean()
     train = np.float32([price(text) for text in sentences(100, seed=100)]).astype(np.float64)
-    saved = json.loads(json.loads((folder / "out" / "run.json").read_text())["target_scale"])
+    saved = json.loads(read_run(folder)["target_scale"])
     assert saved == [pytest.approx([train.mean(), train.std()])]
     # Losses are those of the standardized numbers.
     predictions = np.array(Predictor(folder / "out")(sentences(20, seed=20)))
     losses = np.square((predictions - labels) / train.std())
     assert metrics["eval_loss"] == pytest.approx(losses.mean(), rel=1e-3)
-    values = [
-        float(row["prediction"])
-        for row in read_predictions(folder / "out" / "test_predictions.tsv")
-    ]
+    rows = read_predictions(folder / "out" / "test_predictions.tsv")
+    assert [*rows[0]] == ["id", "text", "prediction"]
+    values = [float(row["prediction"]) for row in rows]
     assert max(values) > 2e5
+    assert not (folder / "out" / "labels.txt").exists()
     assert Predictor(folder / "out")(sentences(5, seed=5)) == pytest.approx(values, rel=1e-4)
 
 
@@ -76,19 +80,12 @@ def test_evaluation_and_a_teacher_use_the_same_unit(prices, tiny, tmp_path, run_
     folder, metrics = prices
     evaluation = custom_options(tiny, folder, do_eval=True)
     assert classification.run(evaluation).metrics["eval_loss"] == metrics["eval_loss"]
-    flags = {
-        "teacher": str(folder / "out"),
-        "init_checkpoint": str(folder / "out"),
-        "do_eval": True,
-    }
-    flags |= {"data_dir": str(folder / "data"), "do_train": True, "num_train_epochs": 1.0}
+    flags = {"teacher": str(folder / "out"), "init_checkpoint": str(folder / "out")}
+    flags |= {"do_train": True, "do_eval": True, "num_train_epochs": 1.0}
+    flags["data_dir"] = str(folder / "data")
     student = custom_options(tiny, tmp_path, **flags)
     assert classification.run(student).metrics["eval_pearson"] > 0.8
-    scales = [
-        json.loads((path / "out" / "run.json").read_text())["target_scale"]
-        for path in (folder, tmp_path)
-    ]
-    assert scales[0] == scales[1]
+    assert read_run(tmp_path)["target_scale"] == read_run(folder)["target_scale"]
 
 
 @pytest.mark.parametrize("engine", ["onnx", "litert"])
@@ -128,19 +125,16 @@ def test_resumed_runs_keep_the_unit(prices, tiny, tmp_path, run_log):
     shutil.copytree(folder, tmp_path / "copy")
     rows = [(2 * price(text) + 0.5, text) for text in sentences(100, seed=100)]
     write(tmp_path / "copy" / "data", "train.tsv", rows)
-    classification.run(
-        custom_options(tiny, tmp_path / "copy", **{**TRAIN, "num_train_epochs": 41.0})
-    )
-    read = lambda path: json.loads((path / "out" / "run.json").read_text())  # noqa: E731
-    assert read(tmp_path / "copy")["target_scale"] == read(folder)["target_scale"]
+    flags = {**TRAIN, "num_train_epochs": 41.0}
+    classification.run(custom_options(tiny, tmp_path / "copy", **flags))
+    assert read_run(tmp_path / "copy")["target_scale"] == read_run(folder)["target_scale"]
     # A run of version 1.0 goes on without one.
-    run = read(folder)
+    run = read_run(folder)
     del run["target_scale"]
     (tmp_path / "copy" / "out" / "run.json").write_text(json.dumps(run))
-    classification.run(
-        custom_options(tiny, tmp_path / "copy", **{**TRAIN, "num_train_epochs": 42.0})
-    )
-    assert "target_scale" not in read(tmp_path / "copy")
+    flags["num_train_epochs"] = 42.0
+    classification.run(custom_options(tiny, tmp_path / "copy", **flags))
+    assert "target_scale" not in read_run(tmp_path / "copy")
 
 
 @pytest.mark.parametrize(
@@ -183,13 +177,10 @@ def test_the_head_of_init_checkpoint_keeps_its_unit(
     ("numbers", "scale"),
     [
         ([1, 5], None),
-        ([-10, 10], None),
-        ([0.3, 0.6], None),
         ([0.1, 0.1, 0.1], None),
         ([1, 11], [[6, 5]]),
         ([7, 7.1], [[7.05, 0.05]]),
         ([1e-30, 3e-30], [[2e-30, 1e-30]]),
-        ([1e37, 3e37], [[2e37, 1e37]]),
         ([1e9, 1e9 + 2], [[1e9 + 1, 1]]),
         ([1e9 + 1, 1e9 + 1], [[1e9 + 1, 1]]),
         ([[1, 2], [3, 2]], None),
@@ -241,13 +232,9 @@ def test_small_differences_are_learned(tiny, tmp_path, mean, unit):
     np.testing.assert_allclose(values, predictions, atol=0.01 * unit, rtol=1e-7)
 
 
-def to_list(text):
-    return [score(text) + 0.5, 20.0 + text.split().count("film")]
-
-
-@pytest.mark.parametrize("names", [("0", "1"), ("mood", "size")])
-def test_several_targets(tiny, tmp_path, names):
-    label = (lambda t: dict(zip(names, to_list(t), strict=True))) if "mood" in names else to_list
+def test_several_targets(tiny, tmp_path):
+    names = "mood", "size"
+    label = lambda text: {"mood": score(text) + 0.5, "size": 20 + text.split().count("film")}  # noqa: E731
     for name, count in (("train.jsonl", 100), ("dev.jsonl", 20), ("test.jsonl", 5)):
         write_lists(tmp_path / "data", name, count, label)
     flags = {**TRAIN, "do_eval": True, "do_predict": True, "do_export": True}
@@ -264,11 +251,9 @@ def test_several_targets(tiny, tmp_path, names):
     predictor = Predictor(out)
     assert predictor.labels == [*names]
     for row, prediction in zip(rows, predictor(sentences(5, seed=5)), strict=True):
-        assert [*row] == ["id", "text", *(f"prediction_{name}" for name in names)]
-        expected = {
-            name: pytest.approx(float(row[f"prediction_{name}"]), rel=1e-4) for name in names
-        }
-        assert prediction == expected
+        assert [*row] == ["id", "text", "prediction_mood", "prediction_size"]
+        expected = {name: float(row[f"prediction_{name}"]) for name in names}
+        assert prediction == pytest.approx(expected, rel=1e-4)
     by_engine = Predictor(out, engine="onnx")(sentences(5, seed=5))[0]
     assert by_engine == pytest.approx(predictor(sentences(5, seed=5))[0], rel=1e-3)
     evaluation = custom_options(tiny, tmp_path, do_eval=True)
@@ -290,11 +275,9 @@ def infer(tiny, tmp_path, labels, **flags):
     ("labels", "flags", "problem_type", "names"),
     [
         ([[1.5, 3.2], [4, 2]], {}, "regression", ("0", "1")),
-        ([[1.5, 3.2], [4, 2]], {"problem_type": "regression"}, "regression", ("0", "1")),
         ([[1.5], [4]], {}, "regression", ()),
         ([{"a": 1.5}, {"a": 4}], {}, "regression", ()),
         ([{"a": 1.5, "b": 2}, {"b": 3, "a": 1}], {}, "regression", ("a", "b")),
-        ([{"a": 3, "b": 2}, {"b": 3, "a": 1}], {}, "regression", ("a", "b")),
         (["[1.5, 3.2]", "[4, 2]"], {}, "regression", ("0", "1")),
         ([[3, 7], [4, 1]], {"problem_type": "regression"}, "regression", ("0", "1")),
         ([[3, 7], [4, 7]], {"problem_type": "multilabel"}, "multilabel", ("3", "4", "7")),
@@ -314,18 +297,12 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
     [
         ([[3, 7], [4, 1]], {}, "jsonl: the numbers 1, 3, 4, 7 may be labels"),
         (
-            [[3, 7], [4, 4]],
-            {},
-            "3, 4, 7 may be labels.*pass --problem_type=regression; otherwise, list",
-        ),
-        (
             [[0, 1, 1], [1, 0, 0]],
             {},
             "numbers 0, 1 may be labels.*pass --problem_type=regression; otherwise",
         ),
         ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "numbers 0, 1 may be labels"),
         ([{}], {}, "jsonl:1: label '' is not a number"),
-        ([{"a": 1, "b": 0}, {"a": 0, "b": -1}], {}, "numbers -1, 0, 1 may be labels"),
         (
             [[1.5, 3.2], [4, 2, 1]],
             {},
@@ -342,14 +319,12 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
             {"problem_type": "multilabel"},
             "0.5, 1 may be labels",
         ),
-        ([1.5, []], {"problem_type": "regression"}, "jsonl:2: label '' is not a number"),
         (
             [{"a": 1.5, "b": 2}, {"b": 2, "c": 1}],
             {},
             "jsonl:2: the label has b, c, but others have a, b",
         ),
         ([[1.5, float("nan")], [4, 2]], {}, "jsonl:1: the label must be a string or a finite"),
-        ([[1.5, 3.2], [4, "x"]], {"problem_type": "regression"}, "jsonl:2: label 'x' is not a num"),
     ],
 )
 def test_unclear_or_invalid_lists(tiny, tmp_path, labels, flags, problem):
@@ -373,10 +348,8 @@ class Scores:
 """
 
 
-@pytest.mark.parametrize(
-    "label", ["[n % 4 * 1.0, 2.0]", "{0: n % 4, '1': np.float32(2)}", "(n % 4, 2)"]
-)
-def test_task_module(tiny, tmp_path, label):
+def test_task_module(tiny, tmp_path):
+    label = "{0: n % 4, '1': np.float32(2)}"
     (tmp_path / "scores.py").write_text(MODULE.replace("LABEL", label))
     flags = {"task_name": None, "task_module": str(tmp_path / "scores.py"), "do_train": True}
     flags |= {"text_column": None, "label_column": None, "num_train_epochs": 1.0, "data_dir": None}
@@ -389,21 +362,11 @@ def test_task_module(tiny, tmp_path, label):
     assert header.endswith("prediction_0\tprediction_1")
 
 
-@pytest.mark.parametrize(
-    ("dev", "count", "warns"),
-    [
-        (lambda score: score, 20, False),
-        (lambda score: score / 2, 20, False),
-        (lambda score: score / 5, 20, True),
-        (lambda score: score * 20, 20, True),
-        (lambda score: score + 100, 20, True),
-        (lambda score: score / 5, 19, False),
-    ],
-)
-def test_labels_in_another_unit_than_in_training_warn(tiny, tmp_path, run_log, dev, count, warns):
+@pytest.mark.parametrize(("divisor", "warns"), [(1, False), (5, True)])
+def test_labels_in_another_unit_than_in_training_warn(tiny, tmp_path, run_log, divisor, warns):
     run = custom_options(tiny, tmp_path, problem_type="regression", do_train=True, do_eval=True)
-    for name, size, scale in (("train.tsv", 60, float), ("dev.tsv", count, dev)):
-        scores = [(f"{scale(index % 6):.2f}", f"text {index}") for index in range(size)]
+    for name, size, unit in (("train.tsv", 60, 1), ("dev.tsv", 20, divisor)):
+        scores = [(f"{index % 6 / unit:.2f}", f"text {index}") for index in range(size)]
         write(tmp_path / "data", name, scores)
     task = give_schema(Classification(*read_model_files(run)))
     train, examples = task.read("train"), task.read("eval")
