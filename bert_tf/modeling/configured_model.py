@@ -43,8 +43,8 @@ class ConfiguredModel(keras.Model):
         are_bools = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
         is_original = "is_training" in kwargs or "input_ids" in kwargs or not are_bools
         if is_original or not isinstance(config, BertConfig):
-            problem = "A model takes a BertConfig, not the arguments of the TensorFlow 1 code"
-            raise UserError(problem, fix="Use BertModel(BertConfig.from_json_file(path))(inputs)")
+            use = "use BertModel(BertConfig.from_json_file(path))(inputs)"
+            raise UserError(f"These arguments only exist in the TensorFlow 1 code: {use}")
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self.use_one_hot_embeddings = use_one_hot_embeddings
@@ -117,8 +117,8 @@ class ConfiguredModel(keras.Model):
         is_list = isinstance(y, list) and isinstance(first, int)
         is_outside = count > 1 and isinstance(first, Integral) and max(y) >= count
         if isinstance(first, str) or is_list or is_outside:
-            problem = f"Labels must be an array of ids from 0 to {count - 1}. Received: {y!r:.60}"
-            raise UserError(problem, fix="Pass numpy.unique(labels, return_inverse=True)[1]")
+            expected = f"Labels must be an array of ids from 0 to {count - 1}"
+            raise UserError(f"{expected}. Received: {y!r:.60}")
 
     def _check_arrays(self, x: Any) -> None:
         # A compiled step cannot check values, and would ignore segments out of range. For texts,
