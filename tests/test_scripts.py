@@ -179,7 +179,7 @@ def test_out_of_memory_prints_one_error(tiny, tmp_path):
     code, stderr = _run("-c", _SET_LIMIT, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
     (error,) = stderr.splitlines()
     assert code == 1
-    assert error.startswith("ERROR: Not enough memory: free memory, raise a limit (ulimit -v), or ")
+    assert error.startswith("ERROR: Not enough memory")
 
 
 @posix_only

