@@ -65,7 +65,8 @@ def _find_problems(
             yield f"{token!r} is empty or contains a space"
         elif place is not None and place != token and token in vocab:
             yield f"{token} is in the vocabulary. Pass it without ={place}"
-        elif place not in (None, token) and (
-            place not in vocab or place in USED or not _RESERVED.fullmatch(place)
+        elif place is not None and (
+            place not in vocab
+            or (place != token and (place in USED or not _RESERVED.fullmatch(place)))
         ):
             yield f"{place} is no unused entry of the vocabulary, such as [unused1]"

@@ -70,15 +70,13 @@ def _in_scope(use):
 @pytest.mark.parametrize(
     ("context", "use"),
     [
-        (_in_function, _predict),
         (_in_function, _load),
         (_in_graph, _predict),
-        (_in_graph, _load),
         (_in_scope, _load),
     ],
 )
 def test_models_need_eager_execution(context, use):
-    with pytest.raises(UserError, match=r"eager execution, outside .* strategy\.scope\(\)"):
+    with pytest.raises(UserError, match="needs eager execution"):
         context(use)
 
 
