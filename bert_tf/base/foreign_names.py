@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from bert_tf.base.errors import UserError
 
 _SCRIPTS = "run_classifier run_squad extract_features"
-_INPUT = "bert_tf.data.input_pipeline"
 _OUTPUTS = "get_pooled_output get_sequence_output get_all_encoder_layers get_embedding_output"
 _OF_TASKS = (
     "labels text_pairs run_entries targets texts_per_row metric_names lower_is_better soft_targets "
@@ -23,7 +22,11 @@ _OF_TASKS = (
 # the owners "flag" and "input", the last column has the names here.
 _ROWS = (
     # The original code of 2018.
-    (_SCRIPTS, "input_fn_builder file_based_input_fn_builder", f"{_INPUT}.read_dataset"),
+    (
+        _SCRIPTS,
+        "input_fn_builder file_based_input_fn_builder",
+        "bert_tf.data.input_pipeline.read_dataset",
+    ),
     ("run_classifier run_squad", "create_model", "BertClassifier or BertSpanLabeler of bert_tf"),
     (_SCRIPTS, "model_fn_builder", "bert_tf.run(options)"),
     ("run_squad", "FeatureWriter", "bert_tf.data.records.write_records"),
@@ -48,7 +51,11 @@ _ROWS = (
     ("input", "attention_mask padding_mask mask", "input_mask"),
     ("input", "input_type_ids token_type_ids", "segment_ids"),
     # Classes.
-    ("script", "run_classifier run_ner run_embeddings", "Use load(folder) of an estimator"),
+    (
+        "script",
+        "run_classifier run_ner run_embeddings",
+        "Use load(folder) of TextClassifier, TokenClassifier or SentenceEncoder",
+    ),
     (
         "bert_tf Estimator Predictor",
         "encode embed* *transform vectors SentenceTransformer*",

@@ -54,8 +54,7 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         holder = lock or "another process"
         if flag and (lock or attempts > _HOLDER_READ_ATTEMPTS):
             raise UserError(
-                f"{flag} is in use by {holder}: wait until it ends, or pass a different "
-                f"{flag.partition('=')[0]}"
+                f"{flag} is in use by {holder}: wait until it ends, or pass another one"
             )
         if attempts == _HOLDER_READ_ATTEMPTS:
             note(f"Waiting for {holder} to release {path}")

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.modeling.head_format import HeadFormat
+from bert_tf.modeling.configured_model import HeadFormat
 from bert_tf.modeling.heads import BertClassifier, LinearHead
 
 _INT32 = 6  # in ONNX

@@ -10,9 +10,8 @@ from keras import ops
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel
-from bert_tf.modeling.configured_model import ConfiguredModel
+from bert_tf.modeling.configured_model import ConfiguredModel, HeadFormat
 from bert_tf.modeling.dropout import Dropout
-from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.inputs import check_positions
 from bert_tf.modeling.layers import create_initializer, dense_layer, layer_norm_layer
 
