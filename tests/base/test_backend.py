@@ -127,8 +127,6 @@ def test_tensorflow_log_is_hidden(program):
         pytest.param("from bert_tf import Predictor", marks=pytest.mark.slow),
         pytest.param("import tensorflow; from bert_tf import Predictor", marks=pytest.mark.slow),
         "import bert_tf.checkpoint",
-        pytest.param("import bert_tf.training", marks=pytest.mark.slow),
-        pytest.param("import bert_tf.data.input_pipeline", marks=pytest.mark.slow),
     ],
 )
 def test_import_selects_the_tensorflow_backend(program, tmp_path):

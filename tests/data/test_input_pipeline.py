@@ -32,11 +32,6 @@ def test_dropping_the_remainder_gives_static_shapes(records_path):
     assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
 
 
-def test_autotuning_is_disabled(records_path):
-    """With autotuning, deleting an iterator may block for a minute on its thread."""
-    assert read_dataset(records_path, MIXED, 8).options().autotune.enabled is False
-
-
 # ---- Order ---------------------------------------------------------------------------------
 
 
@@ -161,11 +156,6 @@ def test_files_are_large_by_their_size(large_files, monkeypatch):
     assert batch_ids(read()) == explicit != in_blocks
     monkeypatch.setattr(input_pipeline, "SHUFFLED_IN_MEMORY", size - 1)
     assert batch_ids(read()) == in_blocks
-
-
-def test_shuffled_dataset_ends_without_repeat(records_path):
-    batches = batch_ids(read_dataset(records_path, IDS, 32, shuffle_seed=5))
-    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
 
 
 def test_empty_dataset_terminates(tmp_path):

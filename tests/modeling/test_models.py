@@ -28,14 +28,6 @@ from bert_tf.optimization import create_optimizer
 SMALL = BertConfig(99, 32, 5, 4, 37, max_position_embeddings=16, type_vocab_size=2)
 
 
-def test_output_shapes_match_the_original():
-    outputs = BertModel(SMALL)({"input_ids": np.ones((13, 7), "int32")}, training=True)
-    assert outputs["embedding_output"].shape == (13, 7, 32)
-    assert outputs["sequence_output"].shape == (13, 7, 32)
-    assert outputs["pooled_output"].shape == (13, 32)
-    assert [layer.shape for layer in outputs["all_encoder_layers"]] == [(13, 7, 32)] * 5
-
-
 @pytest.mark.parametrize("one_hot", [False, True])
 def test_word_embeddings_replace_those_of_the_ids(one_hot):
     model = BertModel(SMALL, use_one_hot_embeddings=one_hot)

@@ -63,20 +63,6 @@ def test_saved_models_load_in_a_fresh_process(tmp_path):
         assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
 
 
-@pytest.mark.slow
-def test_compiled_model_loads_in_a_fresh_process(tmp_path):
-    model = MODELS["classifier"]()
-    model.compile(optimizer=create_optimizer(1e-3, 10, 2))
-    model.save(tmp_path / "model.keras")
-    code = (
-        "import keras, sys; from bert_tf import BertModel\n"
-        "print(type(keras.saving.load_model(sys.argv[1]).optimizer).__name__)"
-    )
-    command = [sys.executable, "-c", code, tmp_path / "model.keras"]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert process.stdout.strip() == "AdamWeightDecay", process.stderr
-
-
 @pytest.mark.parametrize("name", ["encoder", "pretrainer", "classifier"])
 def test_exported_model_outputs_match(name, tmp_path):
     model = MODELS[name]()
