@@ -175,8 +175,8 @@ class ConfiguredModel(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`; raises ValueError if `hidden_act` is a function."""
-        if callable(self.config.hidden_act):
-            raise ValueError(f"Cannot save hidden_act={self.config.hidden_act!r}, a function")
+        if callable(act := self.config.hidden_act):
+            raise ValueError(f"Cannot save a model whose hidden_act is a function: {act!r}")
         frozen = [x.path for x in self._flatten_layers() if x.path and not x.trainable]
         return {
             "name": self.name,

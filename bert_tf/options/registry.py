@@ -222,7 +222,8 @@ def script_of(options_class: type) -> str:
     names = {script.options: name for name, script in entries().items()}
     name = names.get(reference) or names.get(options_class)
     if name is None:
-        raise UserError(f"{options_class.__name__} belongs to no task: call bert_tf.register")
+        name = options_class.__name__
+        raise UserError(f"{name} belongs to no registered task: call bert_tf.register")
     return name
 
 

@@ -126,6 +126,10 @@ def find_positions(
     """
     positions: dict[str, Any] = {}
     purpose_at: dict[Any, str] = {}
+    numbers = [x.strip() for c in columns.values() for x in c.split(",") if not is_name(x.strip())]
+    if others := {*numbers}.difference(header) if {*numbers}.intersection(header) else ():
+        problem = f"some columns have numbers as names, but none is named {min(others)}"
+        raise UserError(problem, at=first_row.place)
     for purpose, column in columns.items():
         positions[purpose] = _find_position(first_row, purpose, column, header, split)
         for position in positions_in(positions[purpose]):
@@ -231,6 +235,7 @@ def _no_such_column(
     available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "an empty row"
     by_folded_name = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
+    close = [] if purpose.endswith("_columns") else close
     meant = f"{_flag(purpose)}={by_folded_name[close[0]]}" if close else ""
     fix = f"Did you mean {meant}?" if close else _csv_hint(place, len(names))
     if split in ("eval", "predict") and not fix:

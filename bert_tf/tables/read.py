@@ -98,7 +98,7 @@ def read_table(
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
     for line_number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
-            problem = f"the file is not UTF-8 (NUL byte at position {line.index(chr(0)) + 1})"
+            problem = f"NUL byte at position {line.index(chr(0)) + 1}: the file is not UTF-8"
             raise UserError(problem, at=Place(path, line_number))
         yield line.removeprefix("\ufeff") if line_number == 1 else line
 

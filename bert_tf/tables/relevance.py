@@ -115,7 +115,7 @@ def read_candidates(
         query, document = cells[0], cells[2] if is_run else cells[1]
         if is_run and not documents:
             if not folders:
-                problem = "a TREC run refers to ids, which the texts of these data lack"
+                problem = "the texts of these data have no ids, to which a TREC run refers"
                 raise UserError(problem, at=place)
             queries, documents = read_collection(folders)
         if documents:

@@ -22,13 +22,17 @@ def validate_case_matches_checkpoint(do_lower_case: bool, init_checkpoint: str |
     match = _CHECKPOINT_FOLDER.search(init_checkpoint) if init_checkpoint else None
     if not match:
         return
-    folder = match[1]
+    folder = match.group(1)
     release = releases.named(folder)
     if release is None or release.cased != do_lower_case:
         return
+    actual, required = ("true", "false") if release.cased else ("false", "true")
     kind = "a cased model" if release.cased else "an uncased model"
-    flag = f"--do_lower_case={str(do_lower_case).lower()}"
-    raise UserError(f"{flag}, but {folder} is the name of {kind}", at=init_checkpoint)
+    raise UserError(
+        f"--do_lower_case={actual} does not match --init_checkpoint="
+        f"{init_checkpoint}: the name {folder} is that of {kind}",
+        fix=f"Pass --do_lower_case={required}, or rename the folder",
+    )
 
 
 def find_capitals(pieces: Iterable[str]) -> list[str]:

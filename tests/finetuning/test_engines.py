@@ -267,8 +267,8 @@ def test_features_from_an_encoder_export(tmp_path):
         ({"engine": "onnx", "precision": "bfloat16"}, "--engine=onnx does not support --p"),
         ({"engine": "litert", "precision": "float16"}, "--engine=litert does not support"),
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
-        ({"engine": "onnx", "jit_compile": "true"}, "do not apply to --engine=onnx"),
-        ({"engine": "litert", "distribution_strategy": "mirrored"}, "do not apply to --engine="),
+        ({"engine": "onnx", "jit_compile": "true"}, "does not support --jit_compile=true"),
+        ({"engine": "litert", "distribution_strategy": "mirrored"}, "does not support --distrib"),
     ],
 )
 def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
