@@ -181,10 +181,7 @@ def test_help_has_an_example(name, monkeypatch):
     assert "example: bert-x --" in cli.help_text(entry, "bert-x")
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["run_pretraining", "run_classifier", "run_squad", "extract_features", "predict_masked"],
-)
+@pytest.mark.parametrize("name", ["run_pretraining", "run_squad", "predict_masked"])
 def test_first_run_without_a_model_names_its_folder(name, tmp_path):
     options_class = registry.SCRIPTS[name].options_class
     message = r"^Missing required flags: --init_checkpoint=FOLDER \("
