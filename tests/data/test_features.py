@@ -122,12 +122,6 @@ def test_label_is_a_number_without_label_list():
     assert convert(InputExample("dev-1", "a", None, "3.8"), labels=[]).label_id == 3.8
 
 
-def test_too_small_max_seq_length_is_rejected():
-    example = InputExample("dev-1", "a", "b", "no")
-    with pytest.raises(UserError, match="max_seq_length=2 is too small"):
-        convert(example, max_seq_length=2)
-
-
 def test_first_five_examples_are_logged(caplog, monkeypatch, tmp_path):
     # A script run by an earlier test may have configured logging so that caplog sees no messages.
     monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)

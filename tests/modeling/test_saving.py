@@ -96,14 +96,6 @@ def test_export_with_custom_signature(tmp_path):
     np.testing.assert_allclose(loaded.serve(inputs)["logits"], expected, atol=1e-5)
 
 
-def test_config_is_restored(tmp_path):
-    model = MODELS["encoder"]()
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.config == model.config
-    assert loaded.config.directionality == "bidi"
-
-
 def test_variable_names_match_the_original():
     expected = json.loads(golden("checkpoint_variables.json").read_text())
     names_by_checkpoint = {

@@ -249,20 +249,11 @@ def test_full_tokenizer(tokenizer):
 @pytest.mark.parametrize(
     ("text", "lowered", "cased"),
     [
-        ("", [], []),
-        (" \t\r\n\u3000\u2028 ", [], []),
         (" Hello \n You? ", ["hello", "you", "?"], ["Hello", "You", "?"]),
-        ("H\u00e9llo", ["hello"], ["H\u00e9llo"]),
         ("He\u0301llo", ["hello"], ["He\u0301llo"]),
         ("ah\u535a\u63a8zz", ["ah", "\u535a", "\u63a8", "zz"], ["ah", "\u535a", "\u63a8", "zz"]),
-        ("かなカナ", ["かなカナ"], ["かなカナ"]),
-        ("a\x00b\ufffdc\u200bd\x85e\x0bf", ["abcdef"], ["abcdef"]),
-        ("a\u2028b\u00a0c", ["a", "b", "c"], ["a", "b", "c"]),
         ("ΟΔΟΣ ΣΑΣ'Α", ["οδος", "σασ", "'", "α"], ["ΟΔΟΣ", "ΣΑΣ", "'", "Α"]),
-        ("İstanbul ß", ["istanbul", "ß"], ["İstanbul", "ß"]),
         ("한", ["\u1112\u1161\u11ab"], ["한"]),
-        ("\u0301", [], ["\u0301"]),
-        ("$1+1=2€…", ["$", "1", "+", "1", "=", "2€", "…"], ["$", "1", "+", "1", "=", "2€", "…"]),
         ("[MASK]", ["[", "mask", "]"], ["[", "MASK", "]"]),
         (b"caf\xc3\xa9\xff!", ["cafe", "!"], ["café", "!"]),
     ],
@@ -270,12 +261,6 @@ def test_full_tokenizer(tokenizer):
 def test_basic_tokenizer(text, lowered, cased):
     assert BasicTokenizer().tokenize(text) == lowered
     assert BasicTokenizer(do_lower_case=False).tokenize(text) == cased
-
-
-def test_word_with_unknown_piece_is_unknown(tokenizer):
-    tokenize = WordpieceTokenizer(tokenizer.vocab).tokenize
-    assert tokenize("") == []
-    assert tokenize("unaffable unaffableX run") == ["un", "##aff", "##able", "[UNK]", "run"]
 
 
 def test_too_long_word_is_unknown():
