@@ -156,9 +156,10 @@ def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
     plan = files.read_json(path) if files.exists(path) else {"settings": None, "files": {}}
     known = plan["files"]
     finished = {n for n in {*known, *stamps} if files.exists(os.path.join(folder, n))}
-    changed = [n for n in finished & stamps.keys() if known.get(n) != stamps[n]]
-    if changed or (finished and plan["settings"] != settings):
-        which = f"other input files ({changed[0]})" if changed else "another model or other flags"
+    changed = sorted(n for n in finished & stamps.keys() if known.get(n) != stamps[n])
+    is_other = plan["settings"] != settings
+    if changed or (finished and is_other):
+        which = "another model or other flags" if is_other else f"other input files ({changed[0]})"
         raise UserError(f"{folder} has results of {which}: pass another --output_file")
     plan = {"settings": settings, "files": {**known, **stamps}}
     files.write_text(path, json.dumps(plan, indent=1) + "\n")
