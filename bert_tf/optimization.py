@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.base.errors import UserError, counted, warn
+from bert_tf.base.errors import UserError, warn
 from bert_tf.base.foreign_names import error_stubs
 
 globals().update(error_stubs("optimization"))
@@ -126,13 +126,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         super().build(variables)
         self.adam_m, self.adam_v = self.add_optimizer_variables(variables, ["adam_m", "adam_v"])
         patterns = self.exclude_from_weight_decay_patterns
-        matches = [[p for p in patterns if re.search(p, v.path)] for v in variables]
-        self._is_excluded = [bool(found) for found in matches]
-        unused = {*patterns} - {pattern for found in matches for pattern in found}
-        # `NO_WEIGHT_DECAY` has two spellings of the same layer.
-        unused -= {*NO_WEIGHT_DECAY} if {*NO_WEIGHT_DECAY} <= {*patterns} else set()
-        if unused and self.weight_decay_rate:
-            warn(f"exclude_from_weight_decay: no variable matches {', '.join(sorted(unused))}")
+        self._is_excluded = [any(re.search(p, v.path) for p in patterns) for v in variables]
 
     def finalize_variable_values(self, var_list: list[keras.Variable]) -> None:
         """Ends `fit` as Keras does; warns if the learning rate was 0 in part of the training."""
@@ -249,16 +243,13 @@ def create_optimizer(
     """
     # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
     if original or 0 < num_train_steps < 1:
-        problem = "create_optimizer(loss, ...) only exists in the TensorFlow 1 code"
-        raise UserError(
-            problem, fix="Use create_optimizer(init_lr, num_train_steps, num_warmup_steps)"
-        )
+        use = "use create_optimizer(init_lr, num_train_steps, num_warmup_steps)"
+        raise UserError(f"create_optimizer(loss, ...) only exists in the TensorFlow 1 code: {use}")
     if num_warmup_steps and num_warmup_steps < 1:
-        received = f"Received: {num_warmup_steps}"
-        raise ValueError(f"num_warmup_steps is a number of steps, not a proportion. {received}")
+        expected = "num_warmup_steps must be a number of steps, not a proportion"
+        raise ValueError(f"{expected}. Received: {num_warmup_steps}")
     if num_warmup_steps and num_warmup_steps >= num_train_steps:
-        steps = counted(num_train_steps, "step", "are warm-up")
-        warn(f"num_warmup_steps is {num_warmup_steps}, so all {steps}")
+        warn(f"num_warmup_steps={num_warmup_steps}: all {num_train_steps} steps are warm-up")
     optimizer_class = {"adamw": AdamWeightDecay, "lamb": Lamb}[optimizer]
     return optimizer_class(
         WarmupLinearDecay(init_lr, num_train_steps, num_warmup_steps),

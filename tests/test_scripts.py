@@ -9,9 +9,7 @@ import time
 import pytest
 
 from bert_tf import scripts
-from bert_tf.base.errors import UserError
 from bert_tf.base.signals import SIGNALS, log
-from bert_tf.checkpoints.formats.hugging_face import SafetensorsReader
 from tests.oracle import ROOT
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")
@@ -179,7 +177,7 @@ def test_out_of_memory_prints_one_error(tiny, tmp_path):
     code, stderr = _run("-c", _SET_LIMIT, "RLIMIT_AS", 600_000_000, "create_vocab.py", *flags)
     (error,) = stderr.splitlines()
     assert code == 1
-    assert error.startswith("ERROR: Not enough memory: free memory, raise a limit (ulimit -v), or ")
+    assert error.startswith("ERROR: Not enough memory")
 
 
 @posix_only
@@ -201,13 +199,6 @@ def test_forgotten_environment_is_one_line(flags):
     (line,) = output.splitlines()
     assert code == 1
     assert line.startswith(f"ERROR: {sys.executable} has no module absl: activate the environment")
-
-
-@posix_only
-def test_named_pipe_as_safetensors_is_rejected(tmp_path):
-    os.mkfifo(tmp_path / "model.safetensors")
-    with pytest.raises(UserError, match=r"model\.safetensors must be a file, but is a pipe"):
-        SafetensorsReader(str(tmp_path / "model.safetensors"))
 
 
 @posix_only

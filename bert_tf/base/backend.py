@@ -62,12 +62,11 @@ def require_runtime(loads_model: bool = False) -> None:
     global _owner_pid
     if _owner_pid not in (None, os.getpid()):
         raise UserError(
-            "This process was forked from one that had loaded a model, so the model would hang: "
-            'load models only after the fork, or use multiprocessing.get_context("spawn")'
+            "A model would hang, as this process was forked from one that had loaded a model: load "
+            'models only after the fork, or use multiprocessing.get_context("spawn")'
         )
     tf: Any = sys.modules.get("tensorflow")
     has_scope = loads_model and tf and tf.distribute.has_strategy()
     if has_scope or (tf and not tf.executing_eagerly()):
-        problem = "A model needs eager execution, outside tf.function, Dataset.map, tf.Graph and"
-        raise UserError(f"{problem} strategy.scope()")
+        raise UserError("A model needs eager execution, outside tf.function and strategy.scope()")
     _owner_pid = os.getpid() if loads_model else _owner_pid

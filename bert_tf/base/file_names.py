@@ -59,6 +59,9 @@ def require_writable(path: str) -> None:
     name, extension = os.path.splitext(path)
     if extension.lower() in (".gz", ".bz2", ".xz", ".zip"):
         raise UserError(f"{path} would not be compressed: pass {name}")
+    if path.startswith(("/dev/std", "/dev/fd/", "/proc/")) and not files.is_stream(path):
+        # Writing replaces the file, which would lose its content and the shell's later output.
+        raise UserError(f"{path} is redirected to a file: pass the name of that file")
     if files.is_stream(path):
         if not os.access(path, os.W_OK):
             raise UserError(f"Cannot write {path}: Permission denied")

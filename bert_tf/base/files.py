@@ -208,11 +208,11 @@ def open_binary(path: str, regular_only: bool = True) -> IO[bytes]:
     """Opens a file to read bytes; `regular_only` rejects pipes and devices, which may not end."""
     if not exists(path):
         raise UserError(f"No such file: {path} ({describe_parent(path)})")
-    if is_dir(path):
-        content = describe_folder(path)
-        raise UserError(f"{path} must be a file, but is a folder ({content})")
-    if regular_only and not is_remote(path) and not os.path.isfile(path):
-        raise UserError(f"{path} must be a file, but is a pipe or a device")
+    kind = f"folder ({describe_folder(path)})" if is_dir(path) else ""
+    if not kind and regular_only and not is_remote(path) and not os.path.isfile(path):
+        kind = "pipe or a device"
+    if kind:
+        raise UserError(f"{path} must be a file, but is a {kind}")
     with wrap_errors("read", path):
         return _gfile().GFile(path, "rb") if is_remote(path) else open(path, "rb")
 

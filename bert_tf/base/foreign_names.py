@@ -11,37 +11,32 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from bert_tf.base.errors import UserError
 
-_DATASET = "bert_tf.data.input_pipeline.read_dataset, or tf.data.Dataset.from_tensor_slices"
+_SCRIPTS = "run_classifier run_squad extract_features"
+_OUTPUTS = "get_pooled_output get_sequence_output get_all_encoder_layers get_embedding_output"
+_OF_TASKS = (
+    "labels text_pairs run_entries targets texts_per_row metric_names lower_is_better soft_targets "
+    "loss_uses_padding rows_are_independent predict_split serve write_predictions report texts"
+)
 # Owners, patterns of names, and what to use instead; the first row that matches counts, and at most
 # 40 are allowed. An owner is a class, a module or a script; "any": all classes and all flags. For
 # the owners "flag" and "input", the last column has the names here.
 _ROWS = (
     # The original code of 2018.
     (
-        "run_classifier run_squad extract_features",
+        _SCRIPTS,
         "input_fn_builder file_based_input_fn_builder",
-        _DATASET,
+        "bert_tf.data.input_pipeline.read_dataset",
     ),
     ("run_classifier run_squad", "create_model", "BertClassifier or BertSpanLabeler of bert_tf"),
-    ("run_classifier run_squad extract_features", "model_fn_builder", "bert_tf.run(options)"),
+    (_SCRIPTS, "model_fn_builder", "bert_tf.run(options)"),
     ("run_squad", "FeatureWriter", "bert_tf.data.records.write_records"),
     ("modeling", "get_assignment_map_from_checkpoint", "bert_tf.checkpoint.restore(model, prefix)"),
     ("modeling", "get_shape_list", "tensor.shape"),
     ("BertModel", "get_embedding_table", "model.embeddings.word_embeddings"),
-    (
-        "BertModel",
-        "get_pooled_output get_sequence_output get_all_encoder_layers get_embedding_output",
-        'model(inputs)["pooled_output"], or another output of that dict',
-    ),
+    ("BertModel", _OUTPUTS, 'model(inputs)["pooled_output"], or another output of that dict'),
     ("optimization", "AdamWeightDecayOptimizer", "bert_tf.optimization.AdamWeightDecay"),
     # Version 1.0.
-    (
-        "Task",
-        "labels text_pairs run_entries targets texts_per_row metric_names lower_is_better "
-        "soft_targets loss_uses_padding rows_are_independent predict_split serve "
-        "write_predictions report texts",
-        "no effect any more, see CHANGELOG.md",
-    ),
+    ("Task", _OF_TASKS, "no effect any more, see CHANGELOG.md"),
     # Flags.
     ("flag", "data_dir", "train_file predict_file input_file"),
     ("flag", "dev_file eval_file validation_file", "eval_file predict_file"),
@@ -85,11 +80,7 @@ _ROWS = (
         "Inputs and outputs are dicts, such as model({'input_ids': ...})['pooled_output']. Pass "
         "return_attention_probs=True for attention",
     ),
-    (
-        "Estimator ConfiguredModel",
-        "from_* load*",
-        "Use from_checkpoint(folder), or load(folder) for a trained model",
-    ),
+    ("Estimator ConfiguredModel", "from_* load*", "Use from_checkpoint(folder) or load(folder)"),
     (
         "Estimator Predictor",
         "save* export* to_* push_to_hub",
@@ -108,26 +99,14 @@ _ROWS = (
         "evaluat* scoring metrics validation_* eval_*set test_size compute_metrics",
         "Use score(texts, labels), or fit(..., validation=(texts, labels))",
     ),
-    (
-        "any",
-        "num_labels num_classes *_names id2label",
-        "Leave it out: labels follow from the data, or pass labels=[...]",
-    ),
+    ("any", "num_labels num_classes *_names id2label", "Leave it out, or pass labels=[...]"),
     (
         "any",
         "classes_ history_ best_* top_k return_all_scores decision_function predict_log_proba",
         "See history and classes_ after fit or load, and predict_proba(texts)",
     ),
-    (
-        "any",
-        "question context passage query text_pair* text_b",
-        "Pass pairs of texts as tuples: [(a, b)]",
-    ),
-    (
-        "any",
-        "max_length padding truncation return_tensors",
-        "Use max_seq_length, to which inputs are padded and truncated",
-    ),
+    ("any", "question context passage query text_pair* text_b", "Pass pairs of texts: [(a, b)]"),
+    ("any", "max_length padding truncation return_tensors", "Use max_seq_length"),
     ("any", "callback* monitor patience", "Use eval_every and early_stopping_patience"),
     (
         "any",

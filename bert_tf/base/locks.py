@@ -53,10 +53,8 @@ def exclusive(path: str, flag: str = "") -> Iterator[None]:
         attempts += 1
         holder = lock or "another process"
         if flag and (lock or attempts > _HOLDER_READ_ATTEMPTS):
-            raise UserError(
-                f"{flag} is in use by {holder}: wait until it ends, or pass a different "
-                f"{flag.partition('=')[0]}"
-            )
+            advice = f"wait until it ends, or pass a different {flag.partition('=')[0]}"
+            raise UserError(f"{flag} is in use by {holder}: {advice}")
         if attempts == _HOLDER_READ_ATTEMPTS:
             note(f"Waiting for {holder} to release {path}")
         time.sleep(0.05)

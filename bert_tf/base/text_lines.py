@@ -44,8 +44,7 @@ def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
                 raise UserError(f"the file is not UTF-8 ({byte})", at=place, fix=fix) from error
             is_other = True
         if is_other:
-            fix = "Convert it to plain text, CSV or JSON lines"
-            raise UserError(f"this is not a text file: {raw[:20]!r}", at=place, fix=fix)
+            raise UserError(f"this is not a text file: {raw[:20]!r}", at=place)
         yield text
 
 

@@ -156,11 +156,10 @@ def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
     plan = files.read_json(path) if files.exists(path) else {"settings": None, "files": {}}
     known = plan["files"]
     finished = {n for n in {*known, *stamps} if files.exists(os.path.join(folder, n))}
-    advice = "Pass another --output_file"
-    if finished and plan["settings"] != settings:
-        raise UserError(f"{folder} has results of another model or other flags", fix=advice)
-    for name in sorted(finished & stamps.keys()):
-        if known.get(name) != stamps[name]:
-            raise UserError(f"{os.path.join(folder, name)}: its input file has changed", fix=advice)
+    changed = sorted(n for n in finished & stamps.keys() if known.get(n) != stamps[n])
+    is_other = plan["settings"] != settings
+    if changed or (finished and is_other):
+        which = "another model or other flags" if is_other else f"other input files ({changed[0]})"
+        raise UserError(f"{folder} has results of {which}: pass another --output_file")
     plan = {"settings": settings, "files": {**known, **stamps}}
     files.write_text(path, json.dumps(plan, indent=1) + "\n")

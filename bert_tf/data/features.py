@@ -1,5 +1,6 @@
 """Declarations of features; labeled text examples, and their conversion one by one."""
 
+import contextlib
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -95,19 +96,14 @@ def pack_example(example: Any, max_seq_length: int, tokenizer: FullTokenizer) ->
 
 def find_label_id(example: InputExample, label_list: Sequence[Any]) -> int | float:
     """Returns the label's index in `label_list`; for regression (empty list), the number itself."""
-    if example.label is None:
-        raise UserError(f"Example {example.guid} has no label")
-    subject = f"Label {example.label!r} of example {example.guid}"
-    if len(label_list) == 0:
-        try:
-            return float(str(example.label))
-        except ValueError:
-            raise UserError(f"{subject} is not a number") from None
     labels = list(label_list)
-    for label in (example.label, str(example.label)):
-        if label in labels:
-            return labels.index(label)
-    raise UserError(f"{subject} is not one of {', '.join(map(str, labels))}")
+    with contextlib.suppress(ValueError):
+        if not labels:
+            return float(str(example.label))
+        is_exact = example.label is None or example.label in labels
+        return labels.index(example.label if is_exact else str(example.label))
+    expected = f"one of {', '.join(map(str, labels))}" if labels else "a number"
+    raise UserError(f"Label {example.label!r} of example {example.guid} is not {expected}")
 
 
 def log_rows(title: str, rows: Mapping[str, np.ndarray], tokenizer: FullTokenizer) -> None:

@@ -91,9 +91,7 @@ def read_dataset(
     num_processes = context.num_input_pipelines if context else 1
     if repeat and context and len(paths) >= num_processes > 1:
         if batch_size % num_processes:
-            raise UserError(
-                f"{num_processes} processes cannot evenly share a batch of {batch_size}"
-            )
+            raise UserError(f"{num_processes} processes cannot evenly share {batch_size} rows")
         paths = paths[context.input_pipeline_id :: num_processes]
         batch_size //= num_processes
         num_replicas = context.num_replicas_in_sync // num_processes

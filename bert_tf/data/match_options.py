@@ -142,10 +142,7 @@ class MatchOptions(SplitFileOptions, LayoutOptions, affects=DATA):
             raise UserError(problem, at=f"--{name}")
         for split in ("train", "eval"):
             if {"score", "label"} <= {*data.columns(split)}:
-                problem = f"--score_column and --label_column both describe the {split} file"
-                raise UserError(problem, fix=f"Pass one of them, such as {split}:score")
-        if data.label_column and data.positive_label == data.negative_label:
-            raise UserError("--positive_label and --negative_label are the same")
+                raise UserError(f"--score_column and --label_column both describe the {split} file")
         described = {"score_range": "score_column"}
         described |= dict.fromkeys(("positive_label", "negative_label"), "label_column")
         for name, column in described.items():

@@ -115,10 +115,6 @@ def read_matches(options: MatchOptions, split: str, scored: bool = False) -> Mat
         UserError: it is missing, empty or invalid; the message names file and line.
     """
     data_sets = options.data_sets() if split == "train" else [options]
-    for other in data_sets[1:]:
-        if not files.exists(path := other.data_dir or other.train_file or ""):
-            problem = f"no such file or folder ({files.describe_parent(path)})"
-            raise UserError(problem, at=f"--mix_with={path}")
     first, *others = found = [_read_data_set(x, split, scored) for x in data_sets]
     if not others:
         return first
@@ -184,8 +180,8 @@ def _warn_of_unused_columns(
     names = (x for x in first if not isinstance(first, dict) or first[x] not in (None, [], ""))
     names = sorted({name.strip() for name in names} - used)
     if found := [x for x in names if any(pattern.fullmatch(x) for pattern in patterns)]:
-        advice = "Pass --label_column or --score_column, or negatives as --negative_columns"
-        warn(f"columns that are not used: {', '.join(found)}", at=path, fix=advice)
+        flags = "--label_column, --score_column, --negative_columns"
+        warn(f"columns that are not used: {', '.join(found)} ({flags})", at=path)
 
 
 def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
@@ -195,14 +191,12 @@ def _read_rows(options: MatchOptions, path: str, split: str) -> Iterator[Match]:
         found = [*found.values()] if isinstance(found, dict) else found
         found = found if isinstance(found, list) else [found]
         negatives = [to_text(x, "negative", place).strip() for x in found if x is not None]
-        if {cells["anchor"], *cells["positives"]} & {*negatives}:
-            problem = "a negative is the same text as the anchor or a positive"
-            raise UserError(problem, at=place)
+        no_negatives = {"", cells["anchor"], *cells["positives"]}
         score = parse_number(cells.get("score", str(high)))
         if score is None or not low <= score <= high:
             expected = f"the score must be a number from {low:g} to {high:g} (--score_range)"
             raise UserError(f"{expected}. Received: {excerpt(cells['score'])}", at=place)
-        texts = tuple(filter(None, negatives))
+        texts = tuple(x for x in negatives if x not in no_negatives)
         yield Match(cells["anchor"], cells["positive"], texts, (score - low) / (high - low))
 
 
@@ -242,15 +236,14 @@ def _log_labels(options: MatchOptions, path: str, counts: Counter[str]) -> None:
     """Logs the rows of each label; warns if the default labels leave out some."""
     labels = options.positive_label, options.negative_label
     numbers = counted(counts[labels[0]], "positive"), counted(counts[labels[1]], "negative")
-    used = f"{numbers[0]} (label {labels[0]}), {numbers[1]} (label {labels[1]})"
+    used = f"{numbers[0]} (--positive_label={labels[0]}), "
+    used += f"{numbers[1]} (--negative_label={labels[1]})"
     others = {label or "no label": n for label, n in counts.items() if label not in labels}
     if others:
         number = counted(sum(others.values()), "row", "with other labels")
         used += f"; left out {number}: {shortened(brief(sorted(others)))}"
-    if others and labels == (MatchOptions.positive_label, MatchOptions.negative_label):
-        warn(used, at=path, fix="Check --positive_label and --negative_label")
-    else:
-        note(used, at=path)
+    is_default = labels == (MatchOptions.positive_label, MatchOptions.negative_label)
+    (warn if others and is_default else note)(used, at=path)
 
 
 def _read_squad(path: str) -> Iterator[Match]:

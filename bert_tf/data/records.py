@@ -54,26 +54,21 @@ def _validate(
     features: Sequence[Feature], batch: Mapping[str, Any], first_row: int
 ) -> dict[str, np.ndarray]:
     """Checks a batch against the declared features; returns its values as int64 and float32."""
-    declared = {feature.name for feature in features}
     where = f"in the batch starting at row {first_row}"
-    if declared != set(batch):
-        missing, unexpected = sorted(declared - set(batch)), sorted(set(batch) - declared)
-        problem = f"Missing: {missing}, unexpected: {unexpected}"
-        raise ValueError(f"A batch must have exactly the declared features. {problem} {where}")
+    if different := batch.keys() ^ {feature.name for feature in features}:
+        raise ValueError(f"Missing or unexpected features {where}: {sorted(different)}")
     num_rows = len(np.atleast_1d(batch[features[0].name]))
     arrays = {}
     for feature in features:
-        values = np.asarray(batch[feature.name])
-        shape, problem = (num_rows, *feature.shape), ""
+        values, shape = np.asarray(batch[feature.name]), (num_rows, *feature.shape)
+        is_int = feature.dtype == "int64"
         # A scalar feature may also have the shape [n, 1].
-        if values.shape != shape and (feature.shape or values.shape != (num_rows, 1)):
-            problem = f"have shape {shape}. Received: {values.shape}"
-        elif values.dtype.kind not in ("iub" if feature.dtype == "int64" else "iubf"):
-            problem = f"be {feature.dtype}. Received: {values.dtype}"
-        elif feature.dtype == "int64" and not np.array_equal(values, values.astype(np.int32)):
-            problem = "fit into int32"
-        if problem:
-            raise ValueError(f"Feature {feature.name!r} must {problem} {where}")
+        fits = values.shape == shape or (not feature.shape and values.shape == (num_rows, 1))
+        fits &= values.dtype.kind in ("iub" if is_int else "iubf")
+        if not fits or (is_int and not np.array_equal(values, values.astype(np.int32))):
+            expected = f"{'32-bit integers' if is_int else 'numbers'} of shape {shape}"
+            problem = f"Feature {feature.name!r} must be {expected} {where}"
+            raise ValueError(f"{problem}. Received: {values.dtype} of shape {values.shape}")
         arrays[feature.name] = values.astype(feature.dtype)
     return arrays
 
@@ -195,7 +190,5 @@ def find_blocks(path: str) -> list[tuple[int, int]]:
             blocks.append((offset, int(count)))
             offset += int(num_bytes)
     except tf.errors.DataLossError as error:
-        raise UserError(
-            f"{path} is not a complete TFRecord file; create it again ({reason(error)})"
-        ) from error
+        raise UserError(f"{path} is not a complete TFRecord file: {reason(error)}") from error
     return blocks

@@ -9,7 +9,7 @@ from typing import Any
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note, warn
 from bert_tf.options.declare import DATA, PATH, Options, option, value_for
-from bert_tf.tables.json_rows import SPLIT_NAMES as NAMES
+from bert_tf.tables.read import SPLIT_NAMES as NAMES
 
 _EXTENSIONS = (".tsv", ".csv", ".jsonl", ".json", ".ndjson", ".txt")
 # Prefixes of files that hold no data, or that a run writes to its folder.

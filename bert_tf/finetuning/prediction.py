@@ -17,8 +17,7 @@ from bert_tf.finetuning.options import FineTuningOptions
 from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.finetuning.task import MakeTask
 from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.text_checks import find_problems
+from bert_tf.tokenization.fast import BatchTokenizer, find_problems
 
 # Ends the message about an input that may be the row of a table.
 TABLE_ADVICE = '. Of a table, pass the column of the texts, such as df["text"]'

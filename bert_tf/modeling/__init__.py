@@ -9,7 +9,7 @@ with hidden_log():  # of TensorFlow, if it is the backend
 from bert_tf.base.foreign_names import error_stubs
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bert import BertModel
-from bert_tf.modeling.head_format import HeadFormat
+from bert_tf.modeling.configured_model import HeadFormat
 from bert_tf.modeling.heads import (
     BertClassifier,
     BertPretrainer,

@@ -9,9 +9,8 @@ from keras import ops
 from bert_tf.base.foreign_names import error_stubs
 from bert_tf.config import BertConfig
 from bert_tf.modeling import layers
-from bert_tf.modeling.configured_model import ConfiguredModel
+from bert_tf.modeling.configured_model import ConfiguredModel, HeadFormat
 from bert_tf.modeling.dropout import Dropout
-from bert_tf.modeling.head_format import HeadFormat
 from bert_tf.modeling.token_layout import PaddedLayout, UnpaddedLayout
 
 

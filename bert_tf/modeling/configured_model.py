@@ -1,9 +1,11 @@
-"""The base class of the models, which says how they are created, called, saved and exported."""
+"""The base class of the models: how they are created, called, saved and exported."""
 
 import copy
+import dataclasses
 import os
+from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import keras
 from keras import ops
@@ -14,6 +16,48 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.dropout import fold_in
 from bert_tf.modeling.inputs import check_inputs
 from bert_tf.options import registry
+
+
+@dataclasses.dataclass(eq=False)
+class HeadFormat:
+    """Describes how files store a model's head: the class attribute `head_format` of a model.
+
+    Models without it can be trained, used and exported, but not converted to other formats. For an
+    example, see `EncoderWithHead`.
+
+    Args:
+        name: name of the head, such as "span"; different for each class.
+        variables: variable name in original BERT checkpoints -> name in Hugging Face transformers.
+        architecture: name of the class in transformers; None if there is none.
+        has_pooler: whether the class in transformers has a pooler.
+        outputs: "labels" for one output per label: the constructor takes `num_labels` after
+            `config`, and the first axis of the first of `variables` has this size. "one" for a
+            single output, which labels do not name. "fixed" for all other heads.
+
+    Attributes:
+        model: the class that has this attribute; None if bert_tf has no class for the head.
+    """
+
+    name: str
+    variables: Mapping[str, str]
+    architecture: str | None = None
+    has_pooler: bool = True
+    outputs: Literal["labels", "one", "fixed"] = "labels"
+    model: Any = dataclasses.field(default=None, init=False)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        # Python calls this when it creates the class.
+        self.model = owner
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether configurations list labels; that of a single output is a placeholder."""
+        return self.outputs != "fixed"
+
+    def count_outputs(self, shapes: Mapping[str, Sequence[int]]) -> int:
+        """Returns the number of outputs with labels; `shapes` maps variable names to shapes."""
+        first = next(iter(self.variables), "")
+        return [*shapes.get(first, ()), 0][0] if self.has_labels else 0
 
 
 class ConfiguredModel(keras.Model):
@@ -43,8 +87,8 @@ class ConfiguredModel(keras.Model):
         are_bools = {type(use_one_hot_embeddings), type(recompute_layers)} == {bool}
         is_original = "is_training" in kwargs or "input_ids" in kwargs or not are_bools
         if is_original or not isinstance(config, BertConfig):
-            problem = "A model takes a BertConfig, not the arguments of the TensorFlow 1 code"
-            raise UserError(problem, fix="Use BertModel(BertConfig.from_json_file(path))(inputs)")
+            use = "use BertModel(BertConfig.from_json_file(path))(inputs)"
+            raise UserError(f"These arguments only exist in the TensorFlow 1 code: {use}")
         super().__init__(**kwargs)
         self.config = copy.deepcopy(config)
         self.use_one_hot_embeddings = use_one_hot_embeddings
@@ -117,8 +161,8 @@ class ConfiguredModel(keras.Model):
         is_list = isinstance(y, list) and isinstance(first, int)
         is_outside = count > 1 and isinstance(first, Integral) and max(y) >= count
         if isinstance(first, str) or is_list or is_outside:
-            problem = f"Labels must be an array of ids from 0 to {count - 1}. Received: {y!r:.60}"
-            raise UserError(problem, fix="Pass numpy.unique(labels, return_inverse=True)[1]")
+            expected = f"Labels must be an array of ids from 0 to {count - 1}"
+            raise UserError(f"{expected}. Received: {y!r:.60}")
 
     def _check_arrays(self, x: Any) -> None:
         # A compiled step cannot check values, and would ignore segments out of range. For texts,
@@ -131,10 +175,8 @@ class ConfiguredModel(keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`; raises ValueError if `hidden_act` is a function."""
-        if callable(self.config.hidden_act):
-            raise ValueError(
-                f"Cannot save a model whose hidden_act is a function: {self.config.hidden_act!r}"
-            )
+        if callable(act := self.config.hidden_act):
+            raise ValueError(f"Cannot save a model whose hidden_act is a function: {act!r}")
         frozen = [x.path for x in self._flatten_layers() if x.path and not x.trainable]
         return {
             "name": self.name,

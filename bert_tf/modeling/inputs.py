@@ -54,10 +54,9 @@ def check_inputs(
             raise ValueError(f"{name} must be an integer array or tensor. Received: {kind}")
         # Symbolic tensors may have an unknown rank, or dimensions that are None or symbols.
         if getattr(shape, "rank", 2) is not None:
-            if len(shape) == rank and shape[-1] == 0:
-                raise ValueError(f"{name} must have at least one token. Received: {tuple(shape)}")
             sizes = zip(shape, ids_shape or (), strict=False)
-            if len(shape) != rank or any({type(a), type(b)} == {int} and a != b for a, b in sizes):
+            differs = any({type(a), type(b)} == {int} and a != b for a, b in sizes)
+            if len(shape) != rank or shape[-1] == 0 or differs:
                 expected = "[B, S]" if rank == 2 else "[B, C, S]"
                 if name != "input_ids":
                     expected = f"of input_ids, {tuple(ids_shape or ())}"

@@ -63,9 +63,8 @@ def get_activation(activation: str | Callable | None) -> Callable | None:
     }
     name = (activation or "linear").lower()
     if name not in functions:
-        raise ValueError(
-            f"activation must be one of {', '.join(functions)}. Received: {activation!r}"
-        )
+        expected = f"activation must be one of {', '.join(functions)}"
+        raise ValueError(f"{expected}. Received: {activation!r}")
     return functions[name]
 
 

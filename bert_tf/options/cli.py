@@ -21,27 +21,16 @@ from bert_tf.base.foreign_names import similar
 from bert_tf.base.progress import LogHandler, log, text_wrapper
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.options import registry
-from bert_tf.options.declare import (
-    DATA,
-    DEVICES,
-    DURATION,
-    MODEL,
-    NOTHING,
-    PATH,
-    RESULTS,
-    ROWS,
-    RUN,
-    WEIGHTS,
-)
+from bert_tf.options.declare import Affects
 
 # Heading of `--help` -> (affects any of, affects none of). The first match applies, else "Other".
 _HEADINGS = {
-    "Run": (RUN, WEIGHTS),
-    "Data": (DATA, NOTHING),
-    "Model and inputs": (ROWS | MODEL | PATH, WEIGHTS),
-    "Training": (WEIGHTS | DURATION, DEVICES),
-    "Results": (RESULTS, NOTHING),
-    "Devices": (DEVICES, NOTHING),
+    "Run": (Affects.RUN, Affects.WEIGHTS),
+    "Data": (Affects.DATA, Affects.NOTHING),
+    "Model and inputs": (Affects.ROWS | Affects.MODEL | Affects.PATH, Affects.WEIGHTS),
+    "Training": (Affects.WEIGHTS | Affects.DURATION, Affects.DEVICES),
+    "Results": (Affects.RESULTS, Affects.NOTHING),
+    "Devices": (Affects.DEVICES, Affects.NOTHING),
 }
 _HELP_FLAGS = ("--help", "-help", "--helpfull", "-helpfull", "--helpshort", "-helpshort", "-h")
 # Messages of the dynamic linker, the operating system and Python when memory runs out.

@@ -199,7 +199,7 @@ def register(
             has a `head_format`.
     """
     if name in SCRIPTS:
-        raise ValueError(f"{name} is the name of a script. Choose another one")
+        raise ValueError(f"{name} is the name of a script")
     _own_tasks[name] = Script(description, options=options, make_task=make_task, model=model)
 
 
@@ -222,10 +222,8 @@ def script_of(options_class: type) -> str:
     names = {script.options: name for name, script in entries().items()}
     name = names.get(reference) or names.get(options_class)
     if name is None:
-        use = (
-            "Pass options such as bert_tf.options.ClassifierOptions(...), or call bert_tf.register"
-        )
-        raise UserError(f"{options_class.__name__} belongs to no registered task", fix=use)
+        name = options_class.__name__
+        raise UserError(f"{name} belongs to no registered task: call bert_tf.register")
     return name
 
 

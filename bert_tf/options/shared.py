@@ -288,14 +288,13 @@ class EngineOptions(DeviceOptions, affects=DEVICES):
         """Raises a UserError if the engine is not installed, or does not support other flags."""
         reduced = ("tf32", "bfloat16", "float16") if self.engine == "tensorflow" else ("int8",)
         supported = ("float32", *reduced)
-        if self.precision not in supported:
-            raise UserError(
-                f"--engine={self.engine} does not support --precision={self.precision}: pass "
-                f"{' or '.join(supported)}"
-            )
+        unsupported = [] if self.precision in supported else ["precision"]
         if self.engine != "tensorflow":
             has_strategy = self.distribution_strategy not in ("auto", "one_device")
-            if self.use_tpu or self.jit_compile == "true" or has_strategy:
-                names = "--use_tpu, --jit_compile and --distribution_strategy"
-                raise UserError(f"{names} do not apply to --engine={self.engine}: omit them")
+            unsupported += ["distribution_strategy"] * has_strategy + ["use_tpu"] * self.use_tpu
+            unsupported += ["jit_compile"] * (self.jit_compile == "true")
+        if unsupported:
+            flag = f"--{unsupported[0]}={getattr(self, unsupported[0])}"
+            raise UserError(f"--engine={self.engine} does not support {flag}")
+        if self.engine != "tensorflow":
             import_extra(RUNTIMES[self.engine], self.engine)

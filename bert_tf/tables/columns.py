@@ -12,7 +12,7 @@ from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, short
 from bert_tf.tables.read import Row
 
 _SHOWN_NAMES, _SHOWN_CELLS = 20, 5  # in a message
-_ROWS_AHEAD = 1000  # with which the first row is compared
+_ROWS_AHEAD = 100  # with which the first row is compared
 _COMMON_WORD = (
     "(text|sentence|question)(_?[12ab])?|anchor|answer|body|category|class|comment|content|"
     "description|document|hypothesis|id|index|labels?|message|passage|positive|premise|query|"
@@ -47,7 +47,7 @@ def read_cells(
     first = rows_ahead[0]
     is_table = not isinstance(first.cells, dict)
     if is_table and by_name and has_header == "no":
-        raise UserError(f"{by_name[0]} is a name, but --has_header=no", fix="Pass a 1-based number")
+        raise UserError(f"{by_name[0]} is a name, but --has_header=no")
     is_header = is_table and (has_header == "yes" or bool(by_name))
     header = [str(name).strip() for name in first.cells] if is_header else []
     positions = find_positions(path, first, columns, header, split)
@@ -77,10 +77,10 @@ def _require_layout(rows: Iterable[Row], first: Row, num_used: int) -> Iterator[
         if kind is list and (count < width or count > width <= 2 * num_used):
             received = shortened([excerpt(str(x)) for x in row.cells], _SHOWN_CELLS)
             problem = f"{counted(count, 'column')}, but {width} in the first row: {received}"
-            advice = "Enclose a text with separators or line breaks in quotes"
-            if width == 1:
-                advice = "Separate columns with tabs or, in a .csv file, commas"
-            raise UserError(problem, at=row.place, fix=advice)
+            quote = "Enclose a text with separators or line breaks in quotes"
+            raise UserError(
+                problem, at=row.place, fix=quote if width > 1 else _csv_hint(row.place, cells[:1])
+            )
         is_longer = kind is list and count > width
         longer += [row.place] * is_longer
         yield Row(row.place, row.cells[:width]) if is_longer else row
@@ -98,8 +98,9 @@ def _warn_of_names(rows: Sequence[Row], positions: Mapping[str, Any]) -> None:
             cells = [row[index].strip() for row in others]
             has_classes = purpose in ("label", "score")
             if _is_name_of(first[index].strip(), cells, has_classes, not is_labeled):
-                problem = f"looks like a header, but is read as data: {shortened(brief(first), 20)}"
-                warn(problem, at=rows[0].place, fix="Pass columns by name")
+                names = shortened(brief(first), _SHOWN_NAMES)
+                problem = f"looks like a header, but is read as data (--has_header): {names}"
+                warn(problem, at=rows[0].place)
                 return
 
 
@@ -236,14 +237,10 @@ def _no_such_column(
     available = shortened(list(map(excerpt, names)), _SHOWN_NAMES) or "an empty row"
     by_folded_name = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(column.casefold(), by_folded_name, n=1)
-    if purpose == "ending_columns":  # ending: ending0, ending1, ...
-        stem = re.escape(column.rstrip("0123456789"))
-        numbered = [name for name in names if re.fullmatch(rf"{stem}\d+", name)]
-        close = [",".join(numbered)] if len(numbered) > 1 else close
-    meant = by_folded_name.get(close[0], close[0]) if close else ""
+    close = [] if purpose.endswith("_columns") else close
     fix = _csv_hint(place, names)
     if close and not fix:
-        fix = f"Did you mean {_flag(purpose)}={meant}?"
+        fix = f"Did you mean {_flag(purpose)}={by_folded_name[close[0]]}?"
     if split in ("eval", "predict") and not fix:
         fix = f"If only this file differs, add ,{split}:NAME to the flag"
     problem = f"there is no column {column!r} ({_flag(purpose)}), only {available}"
@@ -268,9 +265,8 @@ def to_text(value: Any, name: str, place: Where) -> str:
         return str(value)
     if not isinstance(value, str) or (not value.isascii() and re.search("[\ud800-\udfff]", value)):
         received = excerpt(value if isinstance(value, str) else json.dumps(value))
-        advice = "Pass the path of one of its fields, such as question.stem"
         problem = f"the {name} must be a string or a finite number. Received: {received}"
-        raise UserError(problem, at=place, fix=advice if isinstance(value, dict) else None)
+        raise UserError(problem, at=place)
     return value
 
 

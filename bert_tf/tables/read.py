@@ -7,6 +7,7 @@ leniently as the original BERT code.
 import contextlib
 import csv
 import itertools
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,9 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from bert_tf.base import files, text_lines
-from bert_tf.base.errors import Place, UserError, note, shortened
-from bert_tf.tables import json_rows
-from bert_tf.tables.json_rows import is_object
+from bert_tf.base.errors import Place, UserError, excerpt, note, shortened
 
 # Stands for the index of a row's last column, however many columns the row has.
 LAST = -1
@@ -24,8 +23,17 @@ _JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 # Excel's first line, which names the delimiter.
 _DELIMITER_LINE = re.compile('"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 _QUOTED_CELL = re.compile('"([^"]|"")*"')
-_LINES_AHEAD = 10_000  # in which quotes are looked for
+_LINES_AHEAD, _LINES_OF_STREAM = 10_000, 100  # in which quotes are looked for
 _LINES_OF_ROW = 100  # of a row at their end
+
+# Split -> its names in files, the most common first.
+SPLIT_NAMES = {
+    "train": ("train",),
+    "eval": ("dev", "val", "valid", "validation", "eval", "devel", "testa"),
+    "predict": ("test", "testb"),
+}
+# Keys of a table as pandas writes it with orient="split" and "table".
+_SPLIT, _TABLE = {"columns", "index", "data"}, {"schema", "data"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +52,7 @@ def read_table(
     `.csv`: columns separated by `,`, `;` or tab, whichever is the most frequent in the first line,
     and by spaces after it if the first line has one after each; or by the `x` of a first line
     `sep=x`. JSON, whatever the extension: an object or a list of cells per line, or one value with
-    all rows, see `json_rows.read_values`; pairs of a text and an object, as for spaCy, get the key
+    all rows, see `_read_json`; pairs of a text and an object, as for spaCy, get the key
     "text". Others: tab-separated columns. All may be gzipped. A folder has a text per file, and a
     subfolder for each label: the keys of its rows are "text", "label" and "file". Lines end with LF
     or CRLF. A byte order mark and blank lines at the end are ignored. Any other blank line is
@@ -54,7 +62,7 @@ def read_table(
         path: the file.
         quoted: whether cells may be enclosed in quotes (`"`) and then contain delimiters, line
             breaks and doubled quotes: "yes", "no", or "auto". "auto" means "yes" for CSV; if tabs
-            separate the columns, only if the first 10,000 lines have such cells.
+            separate the columns, only if the first 10,000 lines (of `stream`: 100) have such cells.
         stream: an open file to read instead of `path`, which then is its name in messages.
         split: "train", "eval" or "predict", whose list is read if JSON has one for each split.
 
@@ -70,7 +78,7 @@ def read_table(
         lines = _decode(path, text_lines.split(path, file))
         first = next(lines, "")
         if extension in _JSON_EXTENSIONS or is_object(first):
-            values = json_rows.read_values(path, itertools.chain([first], lines), split)
+            values = _read_json(path, itertools.chain([first], lines), split)
             yield from itertools.starmap(Row, values)
             return
         delimiter, spaced, start = "\t", False, 1
@@ -78,8 +86,10 @@ def read_table(
             delimiter, first, start = declared[1], next(lines, ""), 2
         elif extension == ".csv":
             delimiter, spaced = _guess_style(first, quoted != "no")
-        head = [first, *itertools.islice(lines, _LINES_AHEAD)]
-        is_quoted = quoted == "yes" or delimiter != "\t" or _has_quoted_cells(head)
+        num_ahead = _LINES_OF_STREAM if stream else _LINES_AHEAD
+        head = [first, *itertools.islice(lines, num_ahead)]
+        is_whole = len(head) <= num_ahead
+        is_quoted = quoted == "yes" or delimiter != "\t" or _has_quoted_cells(head, is_whole)
         style = delimiter, is_quoted and quoted != "no", spaced
         for row in _read_rows(path, itertools.chain(head, lines), *style, start):
             yield row if row.cells else Row(row.place, [""])
@@ -88,11 +98,8 @@ def read_table(
 def _decode(path: str, lines: Iterable[bytes]) -> Iterator[str]:
     for line_number, line in enumerate(text_lines.decode(path, lines), start=1):
         if "\0" in line:
-            endian = "be" if line_number == 1 and line[0] == "\0" else "le"
-            command = f"iconv -f utf-16{endian} -t utf-8 {os.path.basename(path)}"
-            problem = f"NUL byte at position {line.index(chr(0)) + 1}"
-            advice = f"If it is UTF-16, convert it with: {command}"
-            raise UserError(problem, at=Place(path, line_number), fix=advice)
+            problem = f"NUL byte at position {line.index(chr(0)) + 1}: the file is not UTF-8"
+            raise UserError(problem, at=Place(path, line_number))
         yield line.removeprefix("\ufeff") if line_number == 1 else line
 
 
@@ -103,7 +110,7 @@ def _guess_style(line: str, quoted: bool) -> tuple[str, bool]:
     return delimiter, 0 < unquoted.count(delimiter) == unquoted.count(f"{delimiter} ")
 
 
-def _has_quoted_cells(lines: Sequence[str]) -> bool:
+def _has_quoted_cells(lines: Sequence[str], is_whole: bool) -> bool:
     """Returns whether quotes enclose cells of tab-separated lines, and are no part of the texts.
 
     They do if all cells with quotes are enclosed, and any contains doubled quotes or all of the
@@ -126,7 +133,7 @@ def _has_quoted_cells(lines: Sequence[str]) -> bool:
             widths |= {len(row)} - {0}
             end = reader.line_num
     except csv.Error:  # unless only the last row, which may go on, is invalid
-        if len(lines) <= _LINES_AHEAD or len(lines) - end > _LINES_OF_ROW:
+        if is_whole or len(lines) - end > _LINES_OF_ROW:
             return False
     return len(widths) == 1
 
@@ -181,13 +188,84 @@ def _read_rows(
         except StopIteration:
             return
         except csv.Error as error:
-            if "new-line" in str(error):
-                place = Place(path, start + reader.line_num - 1)
-                raise UserError("CR without LF in the line", at=place) from error
             problem = f'a quote (") is not closed, or text follows it ({error})'
-            advice = "Write quotes inside of quotes twice"
-            raise UserError(problem, at=Place(path, first_line), fix=advice) from error
+            if "new-line" in str(error):
+                first_line, problem = start + reader.line_num - 1, "CR without LF"
+            raise UserError(problem, at=Place(path, first_line)) from error
         pending.append(Row(Place(path, first_line), cells))
         if cells:
             yield from pending
             pending.clear()
+
+
+def _read_json(path: str, lines: Iterable[str], split: str) -> Iterator[tuple[Place, Any]]:
+    """Yields the place and the cells of each row, see `read_table`.
+
+    If several lines are not empty and the first is JSON, each is a row. Otherwise, the file is one
+    value: a list of rows, a table as pandas writes it with any `orient`, an object in which a list
+    has the name of the split, or a single row.
+    """
+    lines, ahead, filled = iter(lines), list[str](), list[str]()
+    while len(filled) < 2 and (line := next(lines, "")):
+        ahead.append(line)
+        filled += [line] * bool(line.strip())
+    lines = itertools.chain(ahead, lines)
+    if len(filled) == 2 and _parse(filled[0]) is not None:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                place = Place(path, number)
+                yield place, _cells(files.parse_json(line.rstrip(), path, number), place)
+    elif filled:
+        value = files.parse_json("".join(lines), path)
+        if (rows := _rows(value, split)) is None:
+            place = Place(path, ahead.index(filled[0]) + 1)
+            if len(filled) > 1:
+                problem = f"one object, with the keys {shortened(list(map(excerpt, value)))}"
+                raise UserError(f"expected a list of objects. Received: {problem}", at=place)
+            yield place, _cells(value, place)
+        for number, row in enumerate(rows or (), start=1):
+            place = Place(path, number, is_element=True)
+            yield place, _cells(row, place)
+
+
+def is_object(line: str) -> bool:
+    """Returns whether a line is a whole JSON object."""
+    return line.lstrip().startswith("{") and isinstance(_parse(line), dict)
+
+
+def _parse(text: str) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return None
+
+
+def _rows(value: Any, split: str) -> Any:
+    """Returns the rows in a value; None if it is a row, or no table."""
+    if not isinstance(value, dict) or not value:
+        return value if isinstance(value, list) else None
+    data = value.get("data")
+    if value.keys() == _TABLE and isinstance(data, list):
+        return data
+    if value.keys() == _SPLIT and isinstance(data, list):
+        return [dict(zip(map(str, value["columns"]), row, strict=False)) for row in data]
+    if all(isinstance(x, dict) and x for x in value.values()):
+        if all(map(str.isdecimal, value)):  # orient="index"
+            return [*value.values()]
+        first, *others = value.values()
+        if all(map(str.isdecimal, first)) and all(x.keys() == first.keys() for x in others):
+            return [{name: cells[row] for name, cells in value.items()} for row in first]
+    for name, rows in value.items():
+        has_rows = isinstance(rows, list) and rows and isinstance(rows[0], dict | list)
+        if has_rows and name.lower() in SPLIT_NAMES.get(split, ()):
+            return rows
+    return None
+
+
+def _cells(value: Any, place: Place) -> dict[str, Any] | list[Any]:
+    # Training data of spaCy: a text, and an object with its labels.
+    if isinstance(value, list) and [*map(type, value)] == [str, dict]:
+        return {"text": value[0], **value[1]}
+    if not isinstance(value, dict | list):
+        received = excerpt(json.dumps(value))
+        raise UserError(f"expected an object or a list. Received: {received}", at=place)
+    return value

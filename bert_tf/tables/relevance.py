@@ -115,9 +115,8 @@ def read_candidates(
         query, document = cells[0], cells[2] if is_run else cells[1]
         if is_run and not documents:
             if not folders:
-                problem = "the texts of these data have no ids to which a TREC run could refer"
-                advice = "Pass a file with the columns query id, id, query and text"
-                raise UserError(problem, at=place, fix=advice)
+                problem = "the texts of these data have no ids, to which a TREC run refers"
+                raise UserError(problem, at=place)
             queries, documents = read_collection(folders)
         if documents:
             texts = [_look_up(query, queries, "query", place)]
@@ -139,8 +138,7 @@ def read_candidates(
     if not found:
         raise UserError(f"{path} contains no candidates")
     if 2 * num_rising > num_steps:
-        problem = "the scores rise with the ranks, but the highest score comes first"
-        warn(problem, at=path, fix="If these are distances, negate them")
+        warn("the scores rise with the ranks, but the highest score comes first", at=path)
     return {
         query: [candidate for _, candidate in sorted(pairs.values(), key=lambda pair: pair[0])]
         for query, pairs in found.items()

@@ -51,8 +51,7 @@ def tensorflow_text() -> Any:
     try:
         import tensorflow_text
     except (ImportError, AttributeError, tf.errors.OpError) as error:
-        problem = f"Cannot import TensorFlow Text ({reason(error)}): tokenizing in Python"
-        warn(problem, fix="Install tensorflow-text for this TensorFlow version")
+        warn(f"Cannot import TensorFlow Text, so tokenizing in Python: {reason(error)}")
         return None
     return tensorflow_text
 

@@ -37,14 +37,13 @@ def place(special_tokens: str, vocab: Mapping[str, int]) -> tuple[dict[str, int]
     problems = [*_find_problems(tokens, dict(pairs), vocab)]
     for listed in (tokens, places):
         problems += [f"{name} occurs twice" for name in listed if listed.count(name) > 1]
-    if problems:
-        raise UserError(f"--special_tokens={special_tokens}: {problems[0]}")
-    free = (piece for piece in vocab if _UNUSED.fullmatch(piece) and piece not in places)
+    unused = [*filter(_UNUSED.fullmatch, vocab)]
+    free = (piece for piece in unused if piece not in places)
     renamed = {entry or next(free, ""): token for token, entry in pairs if entry != token}
     if "" in renamed:
-        count = sum(bool(_UNUSED.fullmatch(piece)) for piece in vocab)
-        problem = f"no entry for {renamed['']}: the vocabulary has {count} [unusedN]"
-        raise UserError(f"--special_tokens={special_tokens}: {problem}")
+        problems.append(f"no entry for {renamed['']}: the vocabulary has {len(unused)} [unusedN]")
+    if problems:
+        raise UserError(f"--special_tokens={special_tokens}: {problems[0]}")
     new_vocab = {renamed.get(piece, piece): index for piece, index in vocab.items()}
     return new_vocab, [token for token, _ in placed]
 
@@ -62,13 +61,12 @@ def _find_problems(
 ) -> Iterator[str]:
     for token in tokens:
         place = place_of[token]
-        if not token or place == "":
-            yield "a token is empty"
-        elif len(token.split()) > 1 and token not in vocab:
-            yield f"{token!r} contains a space"
+        if not token or place == "" or (len(token.split()) > 1 and token not in vocab):
+            yield f"{token!r} is empty or contains a space"
         elif place is not None and place != token and token in vocab:
             yield f"{token} is in the vocabulary. Pass it without ={place}"
-        elif place not in (None, token) and (
-            place not in vocab or place in USED or not _RESERVED.fullmatch(place)
+        elif place is not None and (
+            place not in vocab
+            or (place != token and (place in USED or not _RESERVED.fullmatch(place)))
         ):
             yield f"{place} is no unused entry of the vocabulary, such as [unused1]"

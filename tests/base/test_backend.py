@@ -70,15 +70,13 @@ def _in_scope(use):
 @pytest.mark.parametrize(
     ("context", "use"),
     [
-        (_in_function, _predict),
         (_in_function, _load),
         (_in_graph, _predict),
-        (_in_graph, _load),
         (_in_scope, _load),
     ],
 )
 def test_models_need_eager_execution(context, use):
-    with pytest.raises(UserError, match=r"eager execution, outside .* strategy\.scope\(\)"):
+    with pytest.raises(UserError, match="needs eager execution"):
         context(use)
 
 
@@ -129,8 +127,6 @@ def test_tensorflow_log_is_hidden(program):
         pytest.param("from bert_tf import Predictor", marks=pytest.mark.slow),
         pytest.param("import tensorflow; from bert_tf import Predictor", marks=pytest.mark.slow),
         "import bert_tf.checkpoint",
-        pytest.param("import bert_tf.training", marks=pytest.mark.slow),
-        pytest.param("import bert_tf.data.input_pipeline", marks=pytest.mark.slow),
     ],
 )
 def test_import_selects_the_tensorflow_backend(program, tmp_path):

@@ -16,12 +16,7 @@ _CUT = "are longer and were truncated"
         ((0, "file"), "0 files"),
         ((5574, "row"), "5,574 rows"),
         ((1, "text", _CUT, 1), "1 of 1 text is longer and was truncated"),
-        ((1, "text", _CUT, 2), "1 of 2 texts is longer and was truncated"),
         ((2, "text", _CUT, 2), "2 of 2 texts are longer and were truncated"),
-        (
-            (1, "question", "have no answer and are skipped"),
-            "1 question has no answer and is skipped",
-        ),
         ((1, "row", "(5.0%) are long, but have", 9), "1 of 9 rows (5.0%) is long, but has"),
     ],
 )

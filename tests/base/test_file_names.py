@@ -1,11 +1,14 @@
 """File names in flags: lists, globs, directories and output paths."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
-from bert_tf.base import file_names, files
+from bert_tf.base import file_names
 from bert_tf.base.errors import UserError
+from tests.oracle import ROOT
 
 
 def test_lists_globs_and_directories(tmp_path):
@@ -47,21 +50,6 @@ def test_no_matching_file_is_rejected(tmp_path):
         file_names.expand(f"{tmp_path}/empty")
 
 
-def test_missing_relative_file_names_the_working_directory(tmp_path, monkeypatch):
-    (tmp_path / "a.txt").write_text("")
-    monkeypatch.chdir(tmp_path)
-    for path in ("b.txt", "folder/b.txt"):
-        with pytest.raises(UserError, match=rf"the folder {tmp_path} has: a\.txt"):
-            files.open_binary(path)
-
-
-def test_remote_globs():
-    with pytest.raises(UserError, match="nowhere://x"):
-        file_names.expand("nowhere://x/*.txt")
-    with pytest.raises(UserError, match="No file matches ram://nothing/"):
-        file_names.expand("ram://nothing/*.txt")
-
-
 def test_output_path_must_be_writable(tmp_path):
     file_names.require_writable(str(tmp_path / "out.tfrecord"))
     assert not list(tmp_path.iterdir())
@@ -71,6 +59,17 @@ def test_output_path_must_be_writable(tmp_path):
         file_names.require_writable(str(tmp_path / "out.tfrecord.gz"))
     with pytest.raises(UserError, match=r"there is no folder .*missing"):
         file_names.require_writable(str(tmp_path / "missing" / "out.tfrecord"))
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="needs /dev/stdout")
+def test_redirected_standard_output_is_refused(tmp_path):
+    """Writing replaces the file, which would lose its content and the shell's later output."""
+    call = "from bert_tf.base.file_names import *; require_writable('/dev/stdout')"
+    command = [sys.executable, "-c", call]
+    with open(tmp_path / "out", "w") as file:
+        result = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.PIPE, text=True)
+    assert "/dev/stdout is redirected to a file" in result.stderr
+    subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
 
 
 def test_symlinked_output_path_is_followed(tmp_path):

@@ -51,7 +51,6 @@ class FakeTransform:
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [
-        ("", []),
         ("project=p, region=r,", ["--project=p", "--region=r"]),
         ("--project=p --labels=a,b", ["--project=p", "--labels=a,b"]),
         ("--name='two words' --streaming", ["--name=two words", "--streaming"]),
@@ -66,10 +65,6 @@ def test_runner_options(beam, options, arguments):
     ("error", "message"),
     [
         (SystemExit(2), "The Beam pipeline failed: 2"),
-        (
-            RuntimeError("a\nbert_tf.base.errors.UserError: no file"),
-            "The Beam pipeline failed: no file",
-        ),
         (
             RuntimeError("bert_tf.base.errors.UserError: a.txt:3: bad [while running 'Do']"),
             "The Beam pipeline failed: a.txt:3: bad$",
@@ -132,10 +127,10 @@ def test_finished_files_are_kept(convert, tmp_path):
 def test_results_of_other_settings_or_files_are_not_mixed(convert, tmp_path):
     convert("a", settings={"layers": (1, 2)})
     assert convert("a", "b", settings={"layers": (1, 2)}) == ["b"]
-    with pytest.raises(UserError, match=r"out has results of another model or other flags\. Pass"):
+    with pytest.raises(UserError, match=r"out has results of another model or other flags: pass"):
         convert("a", "c", settings={"layers": (1, 3)})
     (tmp_path / "b").write_text("longer")
-    with pytest.raises(UserError, match=r"b\.up: its input file has changed"):
+    with pytest.raises(UserError, match=r"results of other input files \(b\.up\)"):
         convert("a", "b", settings={"layers": (1, 2)})
     assert convert("a", "c", settings={"layers": (1, 2)}) == ["c"]
     with pytest.raises(UserError, match="results of another model"):

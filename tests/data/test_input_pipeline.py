@@ -32,11 +32,6 @@ def test_dropping_the_remainder_gives_static_shapes(records_path):
     assert shapes == {"ids": [4, 3], "weights": [4, 2], "label": [4], "score": [4]}
 
 
-def test_autotuning_is_disabled(records_path):
-    """With autotuning, deleting an iterator may block for a minute on its thread."""
-    assert read_dataset(records_path, MIXED, 8).options().autotune.enabled is False
-
-
 # ---- Order ---------------------------------------------------------------------------------
 
 
@@ -163,11 +158,6 @@ def test_files_are_large_by_their_size(large_files, monkeypatch):
     assert batch_ids(read()) == in_blocks
 
 
-def test_shuffled_dataset_ends_without_repeat(records_path):
-    batches = batch_ids(read_dataset(records_path, IDS, 32, shuffle_seed=5))
-    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
-
-
 def test_empty_dataset_terminates(tmp_path):
     path = str(tmp_path / "empty.tf_record")
     write_records(path, IDS, id_batches([]))
@@ -200,13 +190,6 @@ def test_process_combines_batches_of_its_replicas(records_path):
     dataset = read_dataset(records_path, IDS, context=Context(2, 1, 4), **kwargs)
     assert dataset.element_spec["id"].shape == (3,)
     assert [list(part) for part in batch_ids(dataset.take(2))] == [[6, 7, 8], [9, 10, 11]]
-
-
-def test_skip_batches_resumes_the_order(records_path):
-    kwargs = {"shuffle_seed": 3, "repeat": True}
-    full = batch_ids(read_dataset(records_path, IDS, 32, **kwargs).take(9))
-    resumed = batch_ids(read_dataset(records_path, IDS, 32, skip_batches=5, **kwargs).take(4))
-    assert [list(batch) for batch in resumed] == [list(batch) for batch in full[5:]]
 
 
 def test_files_are_sharded_across_processes(records_path, tmp_path):
@@ -281,15 +264,6 @@ def test_batches_are_trimmed_to_the_longest_text(texts, group):
         assert batch["other"].shape == (len(rows), 40)
     assert sorted(order) == list(range(1000))
     assert (order == list(range(1000))) == (not group)
-
-
-def test_batch_without_tokens_has_nonzero_length(tmp_path):
-    path = str(tmp_path / "empty.tf_record")
-    zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
-    features = sequence_features(40)[:2]
-    write_records(path, features, [zeros])
-    (batch,) = read_dataset(path, features, 2, trim_padding=True)
-    assert batch["input_ids"].shape == (2, 8)
 
 
 def test_trimming_never_exceeds_max_seq_length(tmp_path):

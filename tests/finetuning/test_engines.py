@@ -263,7 +263,7 @@ def test_features_from_an_encoder_export(tmp_path):
     [
         ({"precision": "int8"}, "--engine=tensorflow does not support --precision=int8"),
         ({"engine": "onnx", "do_train": True}, "--engine=onnx is for evaluation and prediction"),
-        ({"engine": "onnx", "jit_compile": "true"}, "do not apply to --engine=onnx"),
+        ({"engine": "onnx", "jit_compile": "true"}, "does not support --jit_compile=true"),
     ],
 )
 def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):

@@ -12,17 +12,9 @@ from bert_tf.modeling.token_layout import PaddedLayout
 from tests.modeling.helpers import config, load, masked_lm_loss, set_head
 from tests.oracle import golden
 
-CASES = [
-    "alt_linear__b3_s9",
-    "alt_relu__b2_s10",
-    "alt_tiny__b2_s16",
-    "main__b1_s64_full",
-    "main__b2_s16",
-    "main__b3_s12_holes_allzero",
-    "main__b3_s32",
-    "main__b4_s7",
-    "main__b5_s1",
-]
+CASES = ["alt_linear__b3_s9", "alt_relu__b2_s10", "alt_tiny__b2_s16", "main__b1_s64_full"]
+CASES += ["main__b2_s16", "main__b3_s12_holes_allzero", "main__b3_s32", "main__b4_s7"]
+CASES += ["main__b5_s1"]
 TOLERANCE = 2e-5
 # In rows whose mask is all zero, scores are near -10000, where float32 is coarse: TensorFlow
 # versions differ by 5e-4.

@@ -63,20 +63,6 @@ def test_saved_models_load_in_a_fresh_process(tmp_path):
         assert set(outputs.files) == expected.keys() - {"all_encoder_layers"}
 
 
-@pytest.mark.slow
-def test_compiled_model_loads_in_a_fresh_process(tmp_path):
-    model = MODELS["classifier"]()
-    model.compile(optimizer=create_optimizer(1e-3, 10, 2))
-    model.save(tmp_path / "model.keras")
-    code = (
-        "import keras, sys; from bert_tf import BertModel\n"
-        "print(type(keras.saving.load_model(sys.argv[1]).optimizer).__name__)"
-    )
-    command = [sys.executable, "-c", code, tmp_path / "model.keras"]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert process.stdout.strip() == "AdamWeightDecay", process.stderr
-
-
 @pytest.mark.parametrize("name", ["encoder", "pretrainer", "classifier"])
 def test_exported_model_outputs_match(name, tmp_path):
     model = MODELS[name]()
@@ -108,14 +94,6 @@ def test_export_with_custom_signature(tmp_path):
     loaded = tf.saved_model.load(tmp_path / "model")
     expected = model(inputs)["logits"]
     np.testing.assert_allclose(loaded.serve(inputs)["logits"], expected, atol=1e-5)
-
-
-def test_config_is_restored(tmp_path):
-    model = MODELS["encoder"]()
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    assert loaded.config == model.config
-    assert loaded.config.directionality == "bidi"
 
 
 def test_variable_names_match_the_original():

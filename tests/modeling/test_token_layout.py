@@ -11,16 +11,8 @@ from bert_tf.modeling import BertClassifier, BertConfig, BertTokenClassifier
 from bert_tf.modeling.token_layout import UnpaddedLayout
 from bert_tf.training.step import with_token_positions
 
-SMALL = BertConfig(
-    99,
-    32,
-    3,
-    4,
-    37,
-    max_position_embeddings=16,
-    hidden_dropout_prob=0.0,
-    attention_probs_dropout_prob=0.0,
-)
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+SMALL = BertConfig(99, 32, 3, 4, 37, max_position_embeddings=16, **NO_DROPOUT)
 MASK = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [1, 0, 1, 0]], "int32")
 
 
@@ -30,10 +22,8 @@ def _make_layout(mask, heads=2):
 
 
 def test_layout_round_trip():
-    layout, x = (
-        _make_layout(MASK),
-        np.random.default_rng(1).normal(size=(4, 4, 6)).astype("float32"),
-    )
+    layout, x = _make_layout(MASK), np.random.default_rng(1).normal(size=(4, 4, 6))
+    x = x.astype("float32")
     unpadded = layout.unpad(tf.constant(x))
     np.testing.assert_array_equal(unpadded, x[MASK == 1])
     np.testing.assert_array_equal(layout.pad(unpadded), x * MASK[:, :, None])

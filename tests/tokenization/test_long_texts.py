@@ -12,16 +12,13 @@ from hypothesis import strategies as st
 
 from bert_tf import tokenization
 from bert_tf.tasks.token_classification.windows import split_words
-from bert_tf.tokenization import BasicTokenizer, FullTokenizer, decompose
+from bert_tf.tokenization import FullTokenizer, decompose
 from bert_tf.tokenization.fast import tokenize_with_offsets
 from tests.oracle import golden
 from tests.tokenization.test_tokenization import (
     ANY_TEXT,
     AWKWARD_CHARACTERS,
-    BOTH_CASINGS,
     NO_DEADLINE,
-    assert_matches_golden,
-    tokenize_step_by_step,
 )
 
 CHARACTERS = [chr(code) for code in range(sys.maxunicode + 1)]
@@ -50,18 +47,6 @@ def _sort_all_marks(request, monkeypatch):
 @given(text=MARKED_TEXT | ANY_TEXT)
 def test_the_decomposition_is_that_of_python(text):
     assert decompose(text) == unicodedata.normalize("NFD", text)
-
-
-@BOTH_CASINGS
-@NO_DEADLINE
-@given(text=MARKED_TEXT)
-def test_tokens_of_marks_match_step_by_step_rules(lower, text):
-    assert BasicTokenizer(lower).tokenize(text) == tokenize_step_by_step(text, lower)
-
-
-@BOTH_CASINGS
-def test_golden_texts_with_sorted_marks_match_the_original(lower):
-    assert_matches_golden(BasicTokenizer(lower).tokenize, "basic_lower" if lower else "basic_cased")
 
 
 def test_all_marks_are_sorted():

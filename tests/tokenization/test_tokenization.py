@@ -220,26 +220,13 @@ def test_error_types_match_the_original(tokenizer):
 
 # ---- Small examples ------------------------------------------------------------------------
 
-VOCAB = [
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "cafe",
-    "##s",
-    "un",
-    "##aff",
-    "##able",
-    ",",
-    "中",
-    "##文",
-    "run",
-]
+VOCAB = "[UNK] [CLS] [SEP] cafe ##s un ##aff ##able , 中 ##文 run"
 
 
 @pytest.fixture
 def tokenizer(tmp_path: Path) -> FullTokenizer:
     path = tmp_path / "vocab.txt"
-    path.write_text("\n".join(VOCAB), encoding="utf-8")
+    path.write_text(VOCAB.replace(" ", "\n"), encoding="utf-8")
     return FullTokenizer(str(path))
 
 
@@ -262,20 +249,11 @@ def test_full_tokenizer(tokenizer):
 @pytest.mark.parametrize(
     ("text", "lowered", "cased"),
     [
-        ("", [], []),
-        (" \t\r\n\u3000\u2028 ", [], []),
         (" Hello \n You? ", ["hello", "you", "?"], ["Hello", "You", "?"]),
-        ("H\u00e9llo", ["hello"], ["H\u00e9llo"]),
         ("He\u0301llo", ["hello"], ["He\u0301llo"]),
         ("ah\u535a\u63a8zz", ["ah", "\u535a", "\u63a8", "zz"], ["ah", "\u535a", "\u63a8", "zz"]),
-        ("かなカナ", ["かなカナ"], ["かなカナ"]),
-        ("a\x00b\ufffdc\u200bd\x85e\x0bf", ["abcdef"], ["abcdef"]),
-        ("a\u2028b\u00a0c", ["a", "b", "c"], ["a", "b", "c"]),
         ("ΟΔΟΣ ΣΑΣ'Α", ["οδος", "σασ", "'", "α"], ["ΟΔΟΣ", "ΣΑΣ", "'", "Α"]),
-        ("İstanbul ß", ["istanbul", "ß"], ["İstanbul", "ß"]),
         ("한", ["\u1112\u1161\u11ab"], ["한"]),
-        ("\u0301", [], ["\u0301"]),
-        ("$1+1=2€…", ["$", "1", "+", "1", "=", "2€", "…"], ["$", "1", "+", "1", "=", "2€", "…"]),
         ("[MASK]", ["[", "mask", "]"], ["[", "MASK", "]"]),
         (b"caf\xc3\xa9\xff!", ["cafe", "!"], ["café", "!"]),
     ],
@@ -285,28 +263,11 @@ def test_basic_tokenizer(text, lowered, cased):
     assert BasicTokenizer(do_lower_case=False).tokenize(text) == cased
 
 
-def test_word_with_unknown_piece_is_unknown(tokenizer):
-    tokenize = WordpieceTokenizer(tokenizer.vocab).tokenize
-    assert tokenize("") == []
-    assert tokenize("unaffable unaffableX run") == ["un", "##aff", "##able", "[UNK]", "run"]
-
-
 def test_too_long_word_is_unknown():
     vocab = {"[UNK]": 0, "a": 1, "##a": 2}
     assert WordpieceTokenizer(vocab).tokenize("a" * 200) == ["a"] + ["##a"] * 199
     assert WordpieceTokenizer(vocab).tokenize("a" * 201) == ["[UNK]"]
     assert WordpieceTokenizer(vocab, "?", 2).tokenize("aa aaa") == ["a", "##a", "?"]
-
-
-def test_character_classes():
-    for char in " \t\r\n\u00a0":
-        assert tokenization.is_whitespace(char)
-        assert not tokenization.is_control(char)
-    assert tokenization.is_control("\x05")
-    assert not tokenization.is_control("\U0001f4a9")
-    assert not any(map(tokenization.is_whitespace, "A-\u2028"))
-    assert all(map(tokenization.is_punctuation, "-$`.…"))
-    assert not any(map(tokenization.is_punctuation, "A €"))
 
 
 @pytest.mark.parametrize("convert", [tokenization.convert_to_unicode, tokenization.printable_text])
@@ -317,26 +278,14 @@ def test_convert_to_unicode_accepts_str_and_utf8(convert):
             convert(invalid)
 
 
-def test_words_that_are_no_tokens():
-    with pytest.raises(KeyError, match="soup"):
-        tokenization.convert_tokens_to_ids({"the": 0}, ["the", "soup"])
-
-
 def test_casing_error_names_the_flag():
     check = tokenization.validate_case_matches_checkpoint
     with pytest.raises(UserError, match=r"uncased_L-12_H-768_A-12 .*Pass --do_lower_case=true"):
         check(False, "models/uncased_L-12_H-768_A-12/bert_model.ckpt")
-    with pytest.raises(
-        UserError, match=r"multi_cased_L-12_H-768_A-12 .*Pass --do_lower_case=false"
-    ):
+    with pytest.raises(UserError, match=r"multi_cased_L-12_H.* Pass --do_lower_case=false"):
         check(True, "models/multi_cased_L-12_H-768_A-12/bert_model.ckpt")
     check(True, "models/my_cased_L-12_H-768_A-12/bert_model.ckpt")
     check(True, None)
-
-
-def test_missing_vocabulary_raises_user_error(tmp_path):
-    with pytest.raises(UserError, match="No such file"):
-        FullTokenizer(str(tmp_path / "vocab.txt"))
 
 
 def test_tokenizer_can_be_pickled(tokenizer):
@@ -375,15 +324,6 @@ def tokenize_step_by_step(text: str, lower: bool) -> list[str]:
 @given(text=ANY_TEXT)
 def test_basic_tokenizer_matches_step_by_step_rules(lower, text):
     assert BasicTokenizer(lower).tokenize(text) == tokenize_step_by_step(text, lower)
-
-
-@BOTH_CASINGS
-@NO_DEADLINE
-@given(text=ANY_TEXT)
-def test_basic_tokens_have_no_separators(lower, text):
-    for token in BasicTokenizer(lower).tokenize(text):
-        assert token.split() == [token]
-        assert len(token) == 1 or not any(map(tokenization.is_punctuation, token))
 
 
 def is_order_stable(char: str) -> bool:
@@ -481,11 +421,3 @@ def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):
     path.write_text('{"the": 0}\n')
     FullTokenizer(str(path))
     assert "vocab.txt has no [UNK]: is it a BERT vocabulary?" in caplog.text
-
-
-def test_calls_of_transformers_name_encode():
-    tokenizer = FullTokenizer(str(ROOT / "examples" / "small_bert" / "vocab.txt"))
-    with pytest.raises(UserError, match=r"call bert_tf\.encode\(texts, folder\)"):
-        tokenizer(["a text"], padding=True)
-    with pytest.raises(UserError, match=r"call bert_tf\.encode\(texts, folder\)"):
-        FullTokenizer.from_pretrained("bert-base-uncased")

@@ -5,8 +5,7 @@ from collections.abc import Set
 from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.modeling import HeadFormat
-from bert_tf.modeling.entities import BertEntityClassifier
-from bert_tf.modeling.heads import MASKED_LM
+from bert_tf.modeling.heads import MASKED_LM, BertEntityClassifier
 from bert_tf.options import registry
 
 ENCODER_ONLY = "Pass --head=encoder to convert only the encoder"

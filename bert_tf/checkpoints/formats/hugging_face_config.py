@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_tf.base.errors import UserError
 from bert_tf.config import LAYER_NORM_EPSILON, BertConfig, require_original
-from bert_tf.modeling.head_format import HeadFormat
+from bert_tf.modeling.configured_model import HeadFormat
 from bert_tf.modeling.heads import CLASSIFIER_DROPOUT
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer
 from bert_tf.tokenization.special_tokens import unmarked

@@ -17,8 +17,7 @@ from bert_tf.checkpoints.formats import heads
 from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.formats.source import Source
 from bert_tf.config import BertConfig
-from bert_tf.modeling.configured_model import ConfiguredModel
-from bert_tf.modeling.head_format import HeadFormat
+from bert_tf.modeling.configured_model import ConfiguredModel, HeadFormat
 from bert_tf.modeling.heads import ROOT_HEAD
 
 MODEL_EXTENSION = ".keras"

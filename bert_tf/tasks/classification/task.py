@@ -174,7 +174,7 @@ class Classification(Task):
     def build_model(self, **kwargs: Any) -> Any:
         """Builds the encoder with a classification head, which regression also uses."""
         from bert_tf.modeling import BertClassifier
-        from bert_tf.modeling.entities import BertEntityClassifier
+        from bert_tf.modeling.heads import BertEntityClassifier
 
         arguments = self.config, self.problem.num_outputs
         if self._markers:

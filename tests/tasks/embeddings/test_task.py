@@ -16,7 +16,6 @@ from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data import disk_list, input_pipeline, matches
-from bert_tf.data.texts import check_prefix
 from bert_tf.finetuning import run as finetuning_run
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import EmbeddingsOptions, registry
@@ -175,16 +174,12 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
         ({"score_range": "1,0"}, "--score_range must be two numbers"),
         (
             {"score_column": "s", "label_column": "l", "loss": "cosent"},
-            "--score_column and --label_column both describe the train file. Pass one of them",
+            "--score_column and --label_column both describe the train file",
         ),
-        ({"score_column": "eval:s", "label_column": "l"}, "both describe the eval file.* eval:s"),
+        ({"score_column": "eval:s", "label_column": "l"}, "both describe the eval file"),
         (
             {"task_name": "beir"},
             "--anchor_column: the files of --task_name=beir have fixed field names",
-        ),
-        (
-            {"label_column": "l", "positive_label": "0"},
-            "--positive_label and --negative_label are the same",
         ),
         ({"score_range": "0,5"}, "--score_range needs --score_column"),
         ({"positive_label": "entailment"}, "--positive_label needs --label_column"),
@@ -264,14 +259,6 @@ def test_texts_that_have_the_prefix_already(options, tmp_path, run_log):
         "train.jsonl: 96 of 96 texts have the prefix 'passage: ' already, and it is added once more"
     )
     assert run_log.text.count(share) == run_log.text.count("already") == 1
-
-
-@pytest.mark.parametrize(
-    ("prefix", "warns"), [("query", True), ("query: ", False), ("查询", False)]
-)
-def test_prefix_without_space(prefix, warns):
-    found = " ".join(check_prefix(["a film", "the plot"], prefix))
-    assert ("no space between the prefix 'query' and the text" in found) == warns
 
 
 def test_one_kind_of_input_in_a_predictor(options):

@@ -209,7 +209,7 @@ RACE = '{"sent1": "a", "sent2": "b?", "e": [["x", "y"], ["z", "w"]], "label": "A
 @pytest.mark.parametrize(
     ("content", "flags", "message"),
     [
-        ("sent1,sent2,ending0,ending1\na,b,c,d\n", {}, "mean --ending_columns=ending0,ending1[?]"),
+        ("sent1,sent2,ending0,ending1\na,b,c,d\n", {}, "no column 'ending2' .*'ending1'"),
         ("sent1,sent2\na,b\n", {}, "no column 'ending0' .--ending_columns., only 'sent1'"),
         (f"{HEADER}\na,b,c,d,e,f,4\n", {}, ":2: the label must be one of 0, 1, 2.* Received: '4'"),
         (f"{HEADER},ending1\n", {}, "train.csv:1: columns 4 and 8 are both called 'ending1"),
