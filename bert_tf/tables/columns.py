@@ -77,10 +77,8 @@ def _require_layout(rows: Iterable[Row], first: Row, num_used: int) -> Iterator[
         if kind is list and (count < width or count > width <= 2 * num_used):
             received = shortened([excerpt(str(x)) for x in row.cells], _SHOWN_CELLS)
             problem = f"{counted(count, 'column')}, but {width} in the first row: {received}"
-            quote = "Enclose a text with separators or line breaks in quotes"
-            raise UserError(
-                problem, at=row.place, fix=quote if width > 1 else _csv_hint(row.place, cells[:1])
-            )
+            advice = "Enclose a text with separators or line breaks in quotes"
+            raise UserError(problem, at=row.place, fix=advice)
         is_longer = kind is list and count > width
         longer += [row.place] * is_longer
         yield Row(row.place, row.cells[:width]) if is_longer else row
