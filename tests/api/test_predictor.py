@@ -295,7 +295,7 @@ def test_keras_file(tmp_path):
 
 
 def test_predictor_requires_options():
-    with pytest.raises(UserError, match="takes a folder, or one of ClassifierOptions, "):
+    with pytest.raises(UserError, match="expected the folder of a model, or ClassifierOptions, "):
         Predictor(None)
 
 

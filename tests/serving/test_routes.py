@@ -116,8 +116,8 @@ def test_version_and_method(server):
         for other in ("versions/2", "versions/x", "labels/stable"):
             path_of_other = f"/v1/models/run_classifier/{other}{place}"
             assert server.error(path_of_other, method="GET")[0] == 404
-    expected = (405, "/v1/models/run_classifier:predict: use POST")
-    assert server.error(path.format(""), method="GET") == expected
+    status, message = server.error(path.format(""), method="GET")
+    assert (status, message[:13]) == (405, "No route GET ")
 
 
 def test_single_output_has_no_name(server):
@@ -336,7 +336,6 @@ def test_description(server):
         ("/v1/models/run_ner:predict", {"instances": [{"words": [1]}]}, 422, "instances.0.words.0"),
         ("/v1/models/run_ner:predict", {"instances": [{"tex": "a"}]}, 422, "instances.0: unknown "),
         ("/v1/models/run_ner:predict", {"instances": []}, 422, "instances: pass at least one"),
-        ("/v1/models/run_ner:predict", {}, 422, "instances: pass at least one text"),
         ("/v1/models/run_ner:predict", {"instances": "a"}, 422, "instances: must be a list"),
         ("/v1/models/run_ner:predict", {"inputs": 3}, 422, "inputs"),
         ("/v1/models/run_ner:predict", {"inputs": {"text": [3]}}, 422, "instances.0.text"),
@@ -353,26 +352,16 @@ def test_description(server):
         ("/v1/models/nix:predict", {"instances": 3}, 404, "There is no model 'nix': served"),
         ("/v1/embeddings", {"input": [5], "model": "gpt"}, 404, "There is no model 'gpt'"),
         ("/embed?model=nix", {}, 404, "There is no model 'nix'"),
-        ("/v1/models/run_ner/versions/2:predict", {}, 404, "There is no route /v1/models/run"),
-        ("/v1/models/run_ner/labels/x:predict", {}, 404, "There is no route /v1/models/run"),
-        ("/predict", {"inputs": []}, 422, "inputs: pass at least one text"),
+        ("/v1/models/run_ner/versions/2:predict", {}, 404, "No route POST /v1/models/run"),
         ("/embed", {"inputs": "a", "normalize": "yes"}, 422, "normalize: "),
         ("/rerank", {"query": "a", "texts": ["b"]}, 400, "/rerank needs another model"),
         ("/predict", {"inputs": ["a", "b", "c"]}, 422, "inputs: a list of 3 strings is one"),
-        ("/v1/embeddings", {"input": [[1, 2]], "model": "encoder"}, 422, "input: send texts, "),
-        ("/v1/embeddings", {"input": [1, 2]}, 422, "input: send texts, not token ids"),
+        ("/v1/embeddings", {"input": [[1, 2]], "model": "encoder"}, 422, "input.0: must be a str"),
         ("/rerank", {"query": "a", "documents": [1]}, 422, "documents.0: must be a string"),
         ("/v1/rerank", {"query": "a"}, 422, "texts: is missing"),
-        ("/v1/embeddings", {"input": [], "model": "encoder"}, 422, "input: pass at least one text"),
-        ("/v1/embeddings", {"input": "a", "model": "gpt"}, 404, "There is no model 'gpt'"),
-        ("/nix", {}, 404, "There is no route /nix"),
-        ("/health", {}, 405, "/health: use GET"),
-        (
-            "/v1/models/encoder:embed",
-            {"instances": ["a"]},
-            405,
-            "There is no route /v1/models/encoder:embed: use /v1/models/encoder:predict or",
-        ),
+        ("/nix", {}, 404, "No route POST /nix: /docs and /openapi.json list them"),
+        ("/health", {}, 405, "No route POST /health"),
+        ("/v1/models/encoder:embed", {}, 405, "No route POST /v1/models/encoder:embed"),
         ("/embed", {"inputs": "a", "txt": 1}, 422, "body: unknown field txt; expected truncate, "),
         ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "prompt_name: not supp"),
         ("/embed", {"inputs": "a", "truncation_direction": "left"}, 422, "truncation_direction: "),
@@ -466,13 +455,8 @@ class Relevance(NamedTuple):
 class FakeModel:
     """Scores a pair by the number of words that its texts share, and fails for some queries."""
 
-    name, kind, max_length, labels, inputs_are_independent = (
-        "fake",
-        KINDS["run_ranking"],
-        9,
-        (),
-        True,
-    )
+    name, kind, max_length, labels = "fake", KINDS["run_ranking"], 9, ()
+    inputs_are_independent = True
     require, explains, run = Model.require, True, SimpleNamespace(step=0)
 
     def explain(self, pair):
@@ -548,7 +532,6 @@ def test_explanations(fake_server, server):
     assert fake_server.error("/v1/models/fake:explain", {"text": "a"})[0] == 400
 
 
-@pytest.mark.skipif(not hasattr(Predictor, "explain"), reason="needs Predictor.explain")
 def test_explanation_is_that_of_the_predictor(server, predictor):
     found = server.post("/v1/models/run_classifier:explain", {"text": TEXTS[0]})
     expected = predictor("run_classifier").explain(TEXTS[0])
@@ -692,7 +675,7 @@ def test_options(folders, tmp_path):
         folders_of(model="a=x,a=y")
     with pytest.raises(UserError, match="--model_dir"):
         ServingOptions().check()
-    with pytest.raises(UserError, match="not the folder of a model: it has no"):
+    with pytest.raises(UserError, match=r"no run\.json and no bert_config"):
         Model("a", str(tmp_path), ServingOptions())
 
 

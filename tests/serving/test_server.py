@@ -107,15 +107,13 @@ def test_mistakes_end_the_script_before_it_listens(folders, tmp_path, monkeypatc
     with pytest.raises(UserError, match=r"keys.txt has no keys: write one on each line"):
         run(ServingOptions(**options, api_key_file=str(keys)))
     for host in ("1.2.3.4", "host.invalid"):
-        with pytest.raises(UserError, match=rf"host={host} --port=0: .* Pass another --host, such"):
+        with pytest.raises(UserError, match=f"host={host} --port=0: "):
             run(ServingOptions(**options, host=host))
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(
-            UserError, match=f"--port={port}: Address already in use. Pass another --port"
-        ):
+        with pytest.raises(UserError, match=f"--port={port}: Address already in use"):
             run(ServingOptions(**{**options, "port": port}))
-    with pytest.raises(UserError, match=r"nix: not the folder of a model.* \(the folder .* has: "):
+    with pytest.raises(UserError, match=r"nix: no run\.json .* \(the folder .* has: "):
         run(ServingOptions(model_dir=str(tmp_path / "nix"), port=0))
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "runs.json").write_text('{"best": {"folder": "run_2"}}')

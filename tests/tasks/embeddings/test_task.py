@@ -83,11 +83,7 @@ def test_declaration(pooling, options):
     registry.run(run)
     declared = declared_vectors(RunFolder(run.output_dir))
     assert (declared.pooling, declared.normalize) == (run.poolings, False)
-    assert (declared.max_seq_length, declared.prefix(True), declared.prefix(False)) == (
-        24,
-        "q: ",
-        "",
-    )
+    assert (declared.max_seq_length, *map(declared.prefix, (True, False))) == (24, "q: ", "")
     (vector,) = Predictor(run.output_dir)(["good film"])
     (extracted,) = Predictor(run.output_dir, "extract_features")(["good film"])
     np.testing.assert_allclose(extracted.values, [vector], atol=1e-6)
@@ -163,36 +159,21 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
         ({"loss": "cosent"}, "--loss=cosent needs --score_column or --label_column"),
         ({"score_column": "s"}, "would ignore the scores: pass --loss=cosent"),
         ({"train_batch_size": 1}, "--loss=multiple_negatives compares rows"),
-        ({"loss_scale": 0.05}, "--loss_scale must be at least 1: it is 1 / temperature.*: 0.05"),
+        ({"loss_scale": 0.05}, "--loss_scale must be between 1 and 1000"),
         ({"freeze_layers": 1}, "--freeze_layers=1 is too many"),
-        ({"matryoshka_dims": "8,x"}, "--matryoshka_dims must be distinct numbers, such as .*: 8,x"),
         ({"matryoshka_dims": "8,8"}, "--matryoshka_dims must be distinct numbers, such as .*: 8,8"),
         ({"matryoshka_dims": "32"}, "--matryoshka_dims=32 exceeds the size 16"),
         ({"query_prefix": "a " * 4, "max_query_length": 6}, "--query_prefix takes 4 of 6 tokens: "),
         ({"passage_prefix": "a " * 30, "max_query_length": 6}, "--passage_prefix takes 30 of"),
-        ({"score_range": "5"}, "--score_range must be two numbers"),
         ({"score_range": "0,5,9"}, "--score_range must be two numbers"),
-        ({"score_range": "1,0"}, "--score_range must be two numbers"),
-        (
-            {"score_column": "s", "label_column": "l", "loss": "cosent"},
-            "--score_column and --label_column both describe the train file. Pass one of them",
-        ),
         ({"score_column": "eval:s", "label_column": "l"}, "both describe the eval file.* eval:s"),
-        (
-            {"task_name": "beir"},
-            "--anchor_column: the files of --task_name=beir have fixed field names",
-        ),
-        (
-            {"label_column": "l", "positive_label": "0"},
-            "--positive_label and --negative_label are the same",
-        ),
+        ({"task_name": "beir"}, "--anchor_column: the files of --task_name=beir have fixed field"),
+        ({"label_column": "l", "positive_label": "0"}, "--negative_label are the same"),
         ({"score_range": "0,5"}, "--score_range needs --score_column"),
-        ({"positive_label": "entailment"}, "--positive_label needs --label_column"),
-        ({"do_predict": True}, "--do_predict is not supported: .* extract_features.py"),
+        ({"do_predict": True}, "--do_predict is not supported: use extract_features"),
         ({"negative_columns": "query"}, "--positive_column|are the same column"),
         ({"teacher": "folder"}, "No checkpoint folder"),
         ({"mix_with": "quora:data"}, "--mix_with must be like snli:FOLDER, with one of sts-b"),
-        ({"mix_with": "sts-b:data"}, "would ignore the scores: pass --loss=cosent"),
     ],
 )
 def test_mistakes(options, changes, problem, tmp_path):
@@ -249,7 +230,7 @@ def test_sizes_of_matryoshka_vectors(options, run_log, sizes, reported):
     metrics = registry.run(run).metrics
     names = {name for name in metrics if name.startswith("eval_mrr@10")}
     assert names == {"eval_mrr@10", *(f"eval_mrr@10_{size}" for size in reported)}
-    warning = "--matryoshka_dims leaves out the whole size, 16, which extract_features.py and"
+    warning = "--matryoshka_dims leaves out the whole size, 16"
     assert (warning in run_log.text) == ("16" not in sizes)
 
 
@@ -280,21 +261,13 @@ def test_one_kind_of_input_in_a_predictor(options):
         Predictor(options.output_dir)([("a", "b")])
 
 
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (
-            {"query": "the film", "passage": "the film"},
-            "the anchor is the positive in 96 of 96 rows",
-        ),
-    ],
-)
-def test_columns_that_repeat_texts(row, expected, options, tmp_path, run_log):
+def test_columns_that_repeat_texts(options, tmp_path, run_log):
     path = tmp_path / "train.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    write(path, [{**x, **row, "others": []} for x in rows])
-    registry.run(dataclasses.replace(options, do_eval=False, num_train_epochs=1.0))
-    assert expected in run_log.text
+    same = {"query": "the film", "passage": "the film", "others": []}
+    write(path, [{**x, **same} for x in rows])
+    registry.run(dataclasses.replace(options, do_eval=False, num_train_epochs=0.1))
+    assert "the anchor is the positive in 96 of 96 rows" in run_log.text
 
 
 def test_rows_whose_anchor_has_no_match_are_counted(options, tmp_path, run_log):
@@ -316,4 +289,4 @@ def test_single_passage(options, tmp_path):
     )
     task = Embeddings(*read_model_files(options))
     problems = [*task.check("eval", task.read("eval"), [])]
-    assert any("only 1 passage to find, so that all metrics are 1" in x for x in problems)
+    assert any("only 1 passage: all metrics are 1" in x for x in problems)
