@@ -163,7 +163,8 @@ def column_names(texts: Any) -> list[str]:
 def require_order(names: Sequence[str], trained: Sequence[str]) -> None:
     """Raises a UserError if a table has the columns of the training data in another order."""
     if [*names] != [*trained] and sorted(names) == sorted(trained):
-        raise UserError(f"the columns are {[*names]}, but those of fit were {[*trained]}")
+        found, expected = ", ".join(names), ", ".join(trained)
+        raise UserError(f"the columns are {found}, but those of fit were {expected}")
 
 
 def to_dense(labels: Any) -> Any:

@@ -35,7 +35,7 @@ def test_parameters_are_the_flags(estimator):
     assert copied.set_params(learning_rate=1e-4).learning_rate == 1e-4
     assert next(iter(inspect.signature(estimator).parameters)) == "init_checkpoint"
     assert repr(original).startswith(f"{estimator.__name__}(init_checkpoint='folder', max_seq_len")
-    with pytest.raises(ValueError, match=r"Invalid parameter 'num_epochs'.*'num_train_epochs'"):
+    with pytest.raises(ValueError, match=r"Invalid parameter 'num_epochs' .* num_train_epochs"):
         estimator("folder", num_epochs=3)
     assert (is_classifier(original), is_regressor(original)) == (
         estimator is TextClassifier,
@@ -46,19 +46,10 @@ def test_parameters_are_the_flags(estimator):
 @pytest.mark.parametrize(
     ("name", "suggestion"),
     [
-        ("random_state", "Did you mean 'random_seed'"),
-        ("class_weight", "Did you mean 'class_weights'"),
-        ("epochs", "Did you mean 'num_train_epochs'"),
-        ("batch_size", "Did you mean 'train_batch_size' or 'predict_batch_size' or"),
-        ("lr", "Did you mean 'learning_rate'"),
-        ("validation_data", "Use fit(..., validation=(texts, labels))"),
-        ("validation_split", "Use fit(..., validation=(texts, labels))"),
-        ("eval_set", "Use fit(..., validation=(texts, labels))"),
-        ("callbacks", "Use eval_every, best_metric and early_stopping_patience"),
-        ("dropout", "Change it in bert_config.json, and pass bert_config_file"),
-        ("device", "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES"),
-        ("num_gpus", "Use distribution_strategy, or set CUDA_VISIBLE_DEVICES"),
-        ("zzz", "get_params() returns all"),
+        ("random_state", "Did you mean random_seed?"),
+        ("batch_size", "Did you mean train_batch_size or predict_batch_size or"),
+        ("eval_set", "Use score(texts, labels), or fit(..., validation=(texts, labels))"),
+        ("device", "Use distribution_strategy and precision, or set CUDA_VISIBLE_DEVICES"),
     ],
 )
 def test_unknown_parameters_suggest_another(name, suggestion):

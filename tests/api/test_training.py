@@ -54,6 +54,11 @@ def trained():
     return classifier.fit(TEXTS, LABELS, validation=validation, eval_every="6")
 
 
+@pytest.fixture(scope="module")
+def tagger():
+    return TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
+
+
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
     """The folder for temporary files."""
@@ -146,11 +151,10 @@ def test_labels_of_another_type(trained, tmp_path):
     check_labels({"a": "a"}, ["a "])  # only the type counts
 
 
-def test_scores_of_labels_that_the_model_does_not_have(trained, caplog):
+def test_scores_of_labels_that_the_model_does_not_have(trained, tagger, caplog):
     assert trained.score(TEXTS[:2], [1, 2]) == 0.5
     assert "not in the training data: 2" in caplog.text
     caplog.clear()
-    tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
     other = [["S-Y" if tag == "B-X" else tag for tag in tags] for tags in TAGS]
     assert tagger.score(WORDS, other) == 0
     assert "not in the training data: Y" in caplog.text
@@ -241,8 +245,7 @@ def test_a_loaded_model_continues(trained, tmp_path):
     assert from_start.history["loss"][0] == trained.history["loss"][0]
 
 
-def test_a_loaded_tagger_continues(tmp_path):
-    tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
+def test_a_loaded_tagger_continues(tagger, tmp_path):
     tagger.save(tmp_path / "saved")
     again = TokenClassifier.load(tmp_path / "saved", train_batch_size=8)
     # The second label does not occur in the new texts.

@@ -365,6 +365,12 @@ def test_duplicate_layer(tiny, folder):
     assert len(record.features.feature["layer_-1"].float_list.value) == tiny.config.hidden_size
 
 
+def test_closed_standard_input(tiny, folder, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(UserError, match="Standard input is closed: pass a file name"):
+        run(tiny, folder, input_file="-")
+
+
 def test_unknown_words_warning_names_the_file(tiny, folder, run_log):
     (folder / "in.txt").write_text("ภาษาไทย\n" * 6 + "the film\n", encoding="utf-8")
     run(tiny, folder)
