@@ -133,7 +133,7 @@ class Estimator(ExplainsNames, BaseEstimator):
         Raises:
             UserError: texts, labels or flags are invalid. An earlier model remains.
         """
-        values = type(self)(**self.get_params() | flags).get_params()
+        values = type(self)(**self.get_params(False) | flags).get_params(False)
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
             received = excerpt(" ".join(str(validation).split()))
             raise UserError(f"expected validation=(texts, labels). Received: {received}")

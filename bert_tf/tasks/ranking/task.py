@@ -195,7 +195,7 @@ class Ranking(Task):
             after = _rank(examples, predictions).metrics()[f"eval_{name}"]
             found = f"{name} = {after:.4f}, {what}: {before:.4f}"
             if after <= before:
-                warn(f"{found}: the model is no better")
+                warn(f"{found}: the model is no better", fix="Train longer, or on more data")
             else:
                 note(found)
             return Written()
