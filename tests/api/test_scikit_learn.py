@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
-from bert_tf import TextClassifier, TextRegressor, TokenClassifier
+from bert_tf import SentenceEncoder, TextClassifier, TextRegressor, TokenClassifier
 from bert_tf.api.rows import Rows, to_array
 from bert_tf.base.errors import UserError
 from bert_tf.options import ClassifierOptions
@@ -81,7 +81,7 @@ def test_all_flags_are_parameters():
         "check_set_params",
     ],
 )
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("estimator", [*ESTIMATORS, SentenceEncoder])
 def test_checks_of_scikit_learn(estimator, check):
     getattr(estimator_checks, check)(estimator.__name__, estimator("folder"))
 

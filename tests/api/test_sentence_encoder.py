@@ -11,7 +11,6 @@ from sklearn.compose import ColumnTransformer
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline, make_union
-from sklearn.utils import estimator_checks
 from sklearn.utils.validation import check_is_fitted
 
 from bert_tf import SentenceEncoder, run
@@ -255,21 +254,3 @@ def test_last_step_of_a_pipeline(tiny):
     frame = pd.DataFrame({"text": TEXTS})
     nested = make_pipeline(columns, LogisticRegression(C=1000)).fit(frame, labels)
     assert nested.predict(frame).tolist() == labels
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        "check_estimator_cloneable",
-        "check_estimator_tags_renamed",
-        "check_valid_tag_types",
-        "check_estimator_repr",
-        "check_no_attributes_set_in_init",
-        "check_do_not_raise_errors_in_init_or_set_params",
-        "check_mixin_order",
-        "check_get_params_invariance",
-        "check_set_params",
-    ],
-)
-def test_checks_of_scikit_learn(check):
-    getattr(estimator_checks, check)("SentenceEncoder", SentenceEncoder("folder"))

@@ -208,11 +208,10 @@ def test_mistakes(options, changes, problem, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_only_pairs_in_a_predictor(short):
-    registry.run(short)
-    for value in ("a", ("a", "b", "c")):
-        with pytest.raises(UserError, match="Input 0: expected a tuple of a query and a passage"):
-            Predictor(short.output_dir)([value])
+@pytest.mark.parametrize("value", ["a", ("a", "b", "c")])
+def test_only_pairs(options, value):
+    with pytest.raises(UserError, match="Input 0: expected a tuple of a query and a passage"):
+        Ranking(*read_model_files(options)).from_inputs([value])
 
 
 def problems(options, split):
