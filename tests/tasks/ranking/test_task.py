@@ -232,11 +232,3 @@ def test_more_negatives_than_used(options, tmp_path):
     (problem,) = problems(options, "train")
     assert "rows have up to 2 negatives: see --num_negatives" in problem
     assert not problems(dataclasses.replace(options, num_negatives=2), "train")
-
-
-def test_passages_that_are_ids(options, tmp_path):
-    rows = [json.loads(line) for line in (tmp_path / "train.jsonl").read_text().splitlines()]
-    name = options.positive_column
-    write(tmp_path / "train.jsonl", [{**row, name: f"{n}"} for n, row in enumerate(rows)])
-    (problem,) = (x for x in problems(options, "train") if "positives: " in x)
-    assert "positives: 64 of 64 texts are numbers, dates or ids, such as '0'" in problem
