@@ -82,9 +82,8 @@ def test_classifier_replies_like_its_saved_model(server, folders, tmp_path):
     assert [row["label"] for row in rows] == [x.decode() for x in outputs["label"].numpy()]
     expected = outputs["probabilities"].numpy()
     np.testing.assert_allclose([row["probabilities"] for row in rows], expected, atol=1e-6)
-    columns = server.post("/v1/models/run_classifier_tsv:predict", {"inputs": {"text": TEXTS}})[
-        "outputs"
-    ]
+    body = {"inputs": {"text": TEXTS}}
+    columns = server.post("/v1/models/run_classifier_tsv:predict", body)["outputs"]
     assert columns["label"] == [row["label"] for row in rows]
     np.testing.assert_allclose(columns["probabilities"], expected, atol=1e-6)
     metadata = server.get("/v1/models/run_classifier_tsv/metadata").json()
@@ -107,9 +106,8 @@ def test_pairs_by_all_names(server, predictor):
 def test_version_and_method(server):
     instances = {"instances": TEXTS[:1]}
     path = "/v1/models/run_classifier{}:predict"
-    assert server.post(path.format("/versions/1"), instances) == server.post(
-        path.format(""), instances
-    )
+    first, other = (server.post(path.format(x), instances) for x in ("/versions/1", ""))
+    assert first == other
     for place in ("", "/metadata"):
         paths = [f"/v1/models/run_classifier{x}{place}" for x in ("", "/versions/1")]
         assert server.get(paths[0]).json() == server.get(paths[1]).json()
@@ -564,10 +562,7 @@ def test_a_query_counts_once_for_each_text():
     body = {"query": "a" * 300, "texts": ["b"] * 20}
     status, message = server.wait().error("/rerank", body)
     server.close()
-    assert (status, message) == (
-        413,
-        "The request has 6,020 characters, but --max_body_bytes allows 4,000",
-    )
+    assert (status, "6,020 characters, but --max_body_bytes" in message) == (413, True)
 
 
 @pytest.fixture(scope="module")
@@ -600,13 +595,8 @@ def test_long_replies_are_written_in_pieces(server):
     ):
         reply = asyncio.run(server.send("POST", path, json=body))
         assert "content-length" not in reply.headers
-        first = asyncio.run(
-            server.send(
-                "POST",
-                path,
-                json=json.loads(json.dumps(body).replace(json.dumps(texts), json.dumps(TEXTS))),
-            )
-        )
+        few = json.loads(json.dumps(body).replace(json.dumps(texts), json.dumps(TEXTS)))
+        first = asyncio.run(server.send("POST", path, json=few))
         assert "content-length" in first.headers
         assert shape_of(reply.json()) == shape_of(first.json())
         rows, expected = (x.json() for x in (reply, first))
@@ -642,11 +632,8 @@ def test_failure_gives_no_details(fake_server, run_log):
         ("run_ner", {"words": []}, ()),
         ("run_embeddings", {"text": ""}, ""),
         ("run_multiple_choice", {"text": "a", "text_pair": "b", "context": "c"}, None),
-        ("run_multiple_choice", {"endings": ["a", "b"]}, None),
-        ("run_classifier", {"text_pair": "a"}, None),
         ("run_classifier", {"text": "a", "question": "b"}, None),
         ("run_classifier", {"text": "a", "endings": ["b"]}, None),
-        ("run_classifier", {}, None),
         ("run_ner", {"text": "a", "words": ["a"]}, None),
         ("run_embeddings", {"text": "a", "text_pair": "b"}, None),
     ],
