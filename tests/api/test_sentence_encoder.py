@@ -185,10 +185,9 @@ def test_invalid_training_data(tiny, anchors, positives, message):
 
 
 def test_labels_are_no_texts_that_match(tiny, run_log):
-    texts, labels = [f"good {n}" for n in range(40)], ["ham", "spam"] * 20
+    texts, labels = [f"good {n}" for n in range(100)], ["ham", "spam"] * 50
     SentenceEncoder(str(tiny.folder), **FLAGS).fit(texts, labels, num_train_epochs=0.1)
-    assert "texts: only 2 of 40 positives are distinct. " in run_log.text
-    assert "Are these labels? To train a classifier, use" in run_log.text
+    assert "texts: only 2 of 100 positives are distinct" in run_log.text
 
 
 def test_vectors_of_other_sizes(trained):

@@ -555,7 +555,7 @@ def test_model_and_index_swapped(folder):
 def test_texts_that_have_the_prefix_already(folder, run_log):
     (folder / "texts.txt").write_text("text: good\ntext: slow\nfilm\n")
     build_index(folder, passage_prefix="text: ")
-    assert "2 of 3 texts have the prefix 'text: ' already: it is added once more" in run_log.text
+    assert "2 of 3 texts have the prefix 'text: ' already" in run_log.text
     run_log.clear()
     (folder / "queries.txt").write_text("query: good\nquery: slow\n")
     search(folder, passage_prefix="text: ")

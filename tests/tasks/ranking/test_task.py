@@ -52,7 +52,7 @@ def test_training_and_prediction(options, tmp_path, run_log):
     assert metrics["eval_mrr@10"] < 0.6
     # A relevant passage and a hard negative, in random order.
     assert metrics["eval_chance_mrr@10"] == pytest.approx(0.75, abs=0.01)
-    assert f"mrr@10 = {metrics['eval_mrr@10']:.4f}, chance: 0.7475. The model is no" in run_log.text
+    assert f"mrr@10 = {metrics['eval_mrr@10']:.4f}, chance: 0.7475: the model is no" in run_log.text
     assert "Evaluation of 24 pairs: eval_mrr@10 = " in run_log.text
     pairs = [("it was", "bad plot"), ("it was", "good plot"), ("a film", "slow")]
     write_run(tmp_path / "found.tsv", pairs)
