@@ -35,3 +35,8 @@ class BertCrossEncoder(BertClassifier):
         if len(ids.shape) == 3:
             return {"logits": ops.reshape(outputs["logits"], (-1, ops.shape(ids)[1]))}
         return outputs
+
+
+# Only the shape of the inputs differs: the head is stored and exported as that of the classifier.
+BertCrossEncoder.head_format = BertClassifier.head_format
+BertCrossEncoder.onnx_outputs = BertClassifier.onnx_outputs
