@@ -109,10 +109,14 @@ class Estimator(ExplainsNames, BaseEstimator):
         return estimator
 
     def set_params(self, **flags: Any) -> Any:
-        """Sets parameters; raises a UserError if there is none of a name."""
+        """Sets parameters; raises a UserError if there is none of a name, or a value is a model."""
         for name in flags.keys() - self._defaults:
             advice = advice_for_flag(name, self._defaults) or use_instead(name, type(self))
             raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}", fix=advice)
+        for name, value in flags.items():
+            if hasattr(value, "save"):  # an estimator or a Keras model
+                problem = f"{name} cannot be a {type(value).__name__}"
+                raise UserError(f"{problem}: save it, and pass its folder")
         return super().set_params(**flags)
 
     def fit(self, texts: Any, labels: Any, validation: Any = None, **flags: Any) -> Any:

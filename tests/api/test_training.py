@@ -129,7 +129,7 @@ def test_token_classifier_equals_the_script(tmp_path):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")
     with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label"):
         tagger.fit(WORDS, [TAGS[0], ["O"], *TAGS[2:]])
-    with pytest.raises(UserError, match=r"^text 0: .* Write the labels. names"):
+    with pytest.raises(UserError, match=r"^text 0: .* are not names of labels"):
         tagger.fit(WORDS[:1], [[0, 0]])
 
 
@@ -194,7 +194,7 @@ def test_history_and_predictions(trained):
     assert probabilities.shape == (24, 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert trained.predict([]).tolist() == []
-    with pytest.raises(UserError, match=r"Received: \['a', 'good', 'plot'\]\. Only Token"):
+    with pytest.raises(UserError, match=r"Received: \['a', 'good', 'plot'\]"):
         trained.predict([["a", "good", "plot"]])
     assert trained.predict_proba([]).shape == (0, 2)
 
@@ -428,7 +428,7 @@ def test_several_labels_for_each_text():
         numbered.score(TEXTS, [list(map(str, row)) for row in numbers])
     with pytest.raises(UserError, match="The labels have 3 columns, but the model has 2"):
         same.score(TEXTS, np.zeros((24, 3)))
-    with pytest.raises(UserError, match="text 1: label good is '2', not 0 or 1"):
+    with pytest.raises(UserError, match="text 1: label good must be 0 or 1. Received: 2"):
         same.fit(TEXTS, table.replace(0, 2))
 
 
@@ -436,7 +436,7 @@ def test_one_label_or_none_for_each_text(caplog):
     labels = [["good"] * ("good" in text) for text in TEXTS]
     classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, labels, num_train_epochs=12)
     assert classifier.predict(TEXTS).tolist() == labels
-    assert "no row has two labels. If there is one label per text, pass it without" in caplog.text
+    assert "no row has two labels" in caplog.text
 
 
 def test_regression_of_pairs():
@@ -502,8 +502,13 @@ def test_unicode():
         (TEXTS, LABELS, {"eval_every": "1"}, "eval_every needs fit.*validation="),
         (TEXTS, LABELS, {"do_export": True}, "do_export needs output_dir"),
         (TEXTS, LABELS, {"dev_fraction": 0.2}, "determines dev_fraction.*fit.texts, labels, valid"),
-        (TEXTS, LABELS, {"init_checkpoint": TextClassifier()}, "init_checkpoint must be of type s"),
-        (TEXTS, LABELS, {"sample_weight": [1]}, "'sample_weight' for TextC.* Use class_weights"),
+        (
+            TEXTS,
+            LABELS,
+            {"init_checkpoint": TextClassifier()},
+            "cannot be a TextClassifier: save it",
+        ),
+        (TEXTS, LABELS, {"sample_weight": [1]}, "'sample_weight' for TextC.* class_weights"),
         (TEXTS, LABELS, {"class_weights": {"a,b": 2}}, "--class_weights: 'a,b' has a comma"),
         (TEXTS, LABELS, {"max_seq_length": 999}, "max_seq_length=999 exceeds the model's 512"),
         (TEXTS, LABELS, {"validation": (["a"], [7])}, "^validation text 0: label '7' is not one"),

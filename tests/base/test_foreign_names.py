@@ -14,6 +14,7 @@ from bert_tf import (
     BertModel,
     FullTokenizer,
     Predictor,
+    SentenceEncoder,
     TextClassifier,
 )
 from bert_tf.base import foreign_names
@@ -81,6 +82,15 @@ def test_the_table_is_short():
 def test_type_errors_inside_of_methods():
     with pytest.raises(TypeError, match=r"^Pass a list of tokens, not a text"):
         TOKENIZER.convert_tokens_to_ids("a text")
+
+
+@pytest.mark.parametrize("name", ["init_checkpoint", "teacher", "bert_config_file"])
+def test_models_are_not_parameters(name, tiny):
+    for model in (CLASSIFIER, BertModel(tiny.config)):
+        message = f"^{name} cannot be a {type(model).__name__}: save it, and pass its folder"
+        for call in (TextClassifier, SentenceEncoder, TextClassifier().set_params):
+            with pytest.raises(UserError, match=message):
+                call(**{name: model})
 
 
 def test_star_imports_have_the_public_names():
