@@ -46,9 +46,9 @@ PATTERNS = (
     Pattern("word", r"\A\d[\d\W_]*\Z", 0.5, "are numbers"),
     Pattern("word", r"[^\W,;][,;]|[,;][^\W,;]", 0.5, "have , or ;: separate columns by tabs"),
     Pattern("word", r"\A\xa0\Z", 0.0, "are empty, as pandas reads NA"),
-    Pattern("line", r"\A</?doc\b", 0.0, "are tags of WikiExtractor, which are read as text"),
+    Pattern("line", r"\A</?(doc|top)\b", 0.0, "are tags of WikiExtractor or TREC, read as text"),
     Pattern("line", r"\t|</\w+>|<\w+ \w+=|\A\{.*\}\Z", 0.5, "have tabs, JSON or HTML"),
-    Pattern("line", r"\A[^\W\d]+ \d+\Z", 0.5, "are a word and its frequency"),
+    Pattern("line", r"\A([^\W\d]+|\S+ Q?0 \S+) \d+\Z", 0.5, "are words and counts, or qrels"),
     Pattern("label", NO_LABEL, 0.0, "may mean that there is none: see --skip_labels"),
     Pattern("label", r"\A\[.*\]\Z", 0.0, "are lists of Python: write a,b for several labels"),
 )

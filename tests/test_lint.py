@@ -57,9 +57,14 @@ EVIDENCE = [
     ("word", ["1", "2-3", "EU"], ["1", "EU", "rejects"]),  # the first column of CoNLL-U
     ("word", ["EU,NNP", "rejects;VBZ", "the"], ["the", ",", ";", "a,b"]),  # Kaggle's ner_dataset
     ("word", ["the", "\xa0"], ["the", "a\xa0b"]),  # pandas-dev/pandas#24681
-    ("line", ['<doc id="12" url="u">', "a"], ["a <doc>", "a"]),  # WikiExtractor#62
+    (
+        "line",
+        ['<doc id="12" url="u">', "<top>"],
+        ["a <doc>", "a"],
+    ),  # WikiExtractor#62, TREC's topics
     ("line", ['{"text": "a"}', "a\tb", "<p>c</p>", "d"], ["{a}", "b", "c"]),  # JSON lines, IMDB
-    ("line", ["you 28787591", "I 27086011"], ["Chapter 1", "Alice was", "tired"]),  # FrequencyWords
+    # FrequencyWords, and the qrels of TREC.
+    ("line", ["you 28787591", "301 0 FBIS3-10082 1"], ["Chapter 1", "Alice was", "tired"]),
     ("label", ["-", "neutral"], ["+", "neutral", "none"]),  # huggingface/datasets#296, SNLI
     ("label", ["['food', 'bad']", "a"], ["[food", "a"]),  # swaggy66/M-ABSA#2
 ]

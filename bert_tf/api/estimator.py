@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import itertools
 import json
 import os
 import re
@@ -18,8 +17,8 @@ from bert_tf import checkpoints
 from bert_tf.api.predictor import Predictor
 from bert_tf.api.rows import Rows, RowWords, column_names, require_order, text_items, to_array
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, silent, speaking, warn
-from bert_tf.base.foreign_names import ExplainsNames, advice_of, similar, use_instead
+from bert_tf.base.errors import UserError, excerpt, silent, speaking, warn
+from bert_tf.base.foreign_names import ExplainsNames, advice_for_flag, use_instead
 from bert_tf.base.progress import show_table
 from bert_tf.checkpoints.run_folder import CURVE, EVAL_RESULTS_JSON, RUN, RUNS, RunFolder
 from bert_tf.options import registry
@@ -91,17 +90,9 @@ class Estimator(ExplainsNames, BaseEstimator):
         if not files.is_dir(trained.path):
             raise UserError(f"No such folder: {trained} ({files.describe_parent(trained.path)})")
         if not trained.find(RUN):
-            advice = f"To train from a published model: {cls.__name__}.from_checkpoint(folder)"
-            if (is_foreign := trained.find("config.json")) or trained.labels():
-                convert = "convert_checkpoint.py --to=original, then " if is_foreign else ""
-                use = f"{convert}Predictor(folder, script={cls._script!r}, ...)"
-                advice += f". To predict with a model that is trained already: {use}"
-            problem = f"{trained} is not the folder of a trained model: it has no {RUN}"
-            raise UserError(problem, fix=advice)
-        use = advice_of(["script"], trained.script or "")
-        if use and trained.script != cls._script:
-            trained_with = f"{trained.script}, not {cls._script}"
-            raise UserError(f"{trained} was fine-tuned with {trained_with}", fix=use)
+            advice = f"To train from it, use {cls.__name__}.from_checkpoint(folder); to predict "
+            advice += f"with a model from elsewhere, Predictor(folder, script={cls._script!r})"
+            raise UserError(f"no folder of `save`: it has no {RUN}", at=str(trained), fix=advice)
         trained.require_script(cls._script)
         names = cls._options_class().names(~DATA, without=DATA | Affects.RUN | Affects.PATH)
         saved = {name: value for name, value in trained.flags.items() if name in names}
@@ -120,9 +111,7 @@ class Estimator(ExplainsNames, BaseEstimator):
     def set_params(self, **flags: Any) -> Any:
         """Sets parameters; raises a UserError if there is none of a name, or a value is a model."""
         for name in flags.keys() - self._defaults:
-            close = " or ".join(map(repr, similar(name, self._defaults)))
-            advice = use_instead(name) or (f"Did you mean {close}?" if close else "")
-            advice = advice or use_instead(name, type(self)) or "get_params() returns all"
+            advice = advice_for_flag(name, self._defaults) or use_instead(name, type(self))
             raise UserError(f"Invalid parameter {name!r} for {type(self).__name__}", fix=advice)
         for name, value in flags.items():
             if hasattr(value, "save"):  # an estimator or a Keras model
@@ -148,22 +137,20 @@ class Estimator(ExplainsNames, BaseEstimator):
         Raises:
             UserError: texts, labels or flags are invalid. An earlier model remains.
         """
-        values = type(self)(**self.get_params() | flags).get_params()
+        values = type(self)(**self.get_params(False) | flags).get_params(False)
         if validation is not None and not (isinstance(validation, tuple) and len(validation) == 2):
-            received = " ".join(f"{validation!r:.60}".split())
-            advice = "Pass a tuple, whose first item for pairs of texts is list(zip(a, b))"
-            raise UserError(f"validation must be (texts, labels), not {received}", fix=advice)
+            received = excerpt(" ".join(str(validation).split()))
+            raise UserError(f"expected validation=(texts, labels). Received: {received}")
         folder = os.fspath(values["output_dir"] or "")
-        needs = {} if folder else dict.fromkeys(("do_export", "resume"), "output_dir")
-        if validation is None:
-            evaluating = ("eval_every", "do_eval", "num_runs")
-            needs |= dict.fromkeys(evaluating, "fit(..., validation=(texts, labels))")
+        needs = dict.fromkeys(("do_export", "resume"), "" if folder else "output_dir")
+        evaluation = "fit(..., validation=(texts, labels))" if validation is None else ""
+        needs |= dict.fromkeys(("eval_every", "do_eval", "num_runs"), evaluation)
         for name, need in needs.items():
-            if values[name] != self._defaults[name]:
+            if need and values[name] != self._defaults[name]:
                 raise UserError(f"{name} needs {need}")
         if folder and values["resume"] == "never" and RunFolder(folder).newest:
-            advice = f"choose another, or open the model: {type(self).__name__}.load({folder!r})"
-            raise UserError(f"output_dir={folder} has a model: {advice}")
+            advice = f"Choose another, or open the model: {type(self).__name__}.load({folder!r})"
+            raise UserError(f"output_dir={folder} has a model", fix=advice)
         with tempfile.TemporaryDirectory(prefix="bert_tf_") as temporary:
             rows = Rows(os.path.join(temporary, "train.jsonl"))
             rows.write(texts, labels, self._to_row)
@@ -248,17 +235,15 @@ class Estimator(ExplainsNames, BaseEstimator):
         require_order(column_names(texts), getattr(self, "feature_names_in_", ()))
         return [*text_items(texts)]
 
-    def _warn(self, *problems: Iterable[str]) -> None:
+    def _warn(self, problems: Iterable[str]) -> None:
         """Warns of what looks wrong in the data for `score`."""
-        for problem in itertools.chain(*problems):
+        for problem in problems:
             warn(problem, at="score")
 
     def _require_model(self) -> None:
         if not hasattr(self, "_files"):
-            name, folder = type(self).__name__, os.fspath(self.init_checkpoint or "")
-            advice = "Call fit(texts, labels)"
-            if folder and RunFolder(os.path.expanduser(folder)).find(RUN):
-                advice = f"To open the trained model: {name}.load({folder!r})"
+            name = type(self).__name__
+            advice = f"Call fit(texts, labels). To open a trained model: {name}.load(folder)"
             raise NotFittedError(f"This {name} is not fitted yet. {advice}")
 
     def _open(self) -> Predictor:
@@ -284,14 +269,11 @@ class Estimator(ExplainsNames, BaseEstimator):
         """
         self._require_model()
         path = files.resolve(os.path.expanduser(os.fspath(folder)))
-        if path.endswith((".keras", ".h5")):
-            advice = "For a Keras file, see BertClassifier.from_checkpoint(folder)"
-            raise UserError(f"save writes a folder, not a file: {path}", fix=advice)
         names = files.list_dir(path)
         is_model = RUN in names and all(map(_SAVED_FILES.fullmatch, names))
         if files.exists(path) and not (overwrite and is_model):
-            advice = ", or pass overwrite=True" if is_model else ": it is not only a saved model"
-            raise UserError(f"{path} exists", fix=f"Remove it, or choose another folder{advice}")
+            reason = ": pass overwrite=True" if is_model else ", and is not only a saved model"
+            raise UserError(f"the folder exists{reason}", at=path)
         lock, (parent, name) = locks.exclusive(locks.lock_path(path)), os.path.split(path)
         with lock, files.temporary_folder_at(os.path.join(parent, f".{name}.tmp")) as temporary:
             for name, content in self._files.items():

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import check_consistent_length
 
 from bert_tf.api.estimator import LABELS_ARE_COLUMNS, Estimator
 from bert_tf.api.rows import (
@@ -43,14 +44,11 @@ class _TextEstimator(Estimator):
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
         if isinstance(text, Mapping) or (is_pair and len(text) != 2):
-            of_dict = "Pass texts only, such as row['text'] of a dict"
-            of_list = "For two columns, pass list(zip(a, b)); for a list of words, ' '.join(words)"
-            advice = of_list if is_pair else of_dict
-            received = f"Received: {text!r:.60}. {advice}"
-            raise UserError(f"{rows.place} must be a string or a pair. {received}")
+            expected = "a string, or a pair as in list(zip(a, b))"
+            raise UserError(f"expected {expected}. Received: {text!r:.60}", at=rows.place)
         rows.kinds.add("pair" if is_pair else "single")
         if {"pair", "single"} <= rows.kinds:
-            raise UserError(f"{rows.place} is a {'pair' if is_pair else 'text'}, unlike the others")
+            raise UserError(f"a {'pair' if is_pair else 'text'}, unlike the others", at=rows.place)
         texts = {"text": text[0], "text_pair": text[1]} if is_pair else {"text": text}
         return {**texts, "label": self._to_label(label, rows)}
 
@@ -184,10 +182,7 @@ class TextRegressor(RegressorMixin, _TextEstimator):
     def score(self, texts: Any, labels: Any, sample_weight: Any = None) -> float:
         """Returns R²; for several numbers per text, the mean."""
         self._require_model()
-        try:
-            numbers = np.array([*items_of(to_dense(labels), "labels")], np.float64)
-        except ValueError as error:
-            raise UserError(f"The labels must be numbers: {error}") from error
+        numbers = np.array([*items_of(to_dense(labels), "labels")], np.float64)
         names = [str(x) for x in range(numbers.shape[1])] if numbers.ndim == 2 else []
         texts = self._check_score(texts, labels, numbers, names)
         return super().score(texts, numbers, sample_weight)
@@ -219,8 +214,7 @@ class TokenClassifier(Estimator):
         """Returns F1 of the entities, as the script, or the accuracy if labels are plain."""
         self._warn(check_order(texts, labels))
         true, predicted = [[*row] for row in items_of(labels, "labels")], self.predict(texts)
-        if (count := len(true)) != len(predicted):
-            raise UserError(f"{counted(len(predicted), 'text')}, but labels for {count}")
+        check_consistent_length(true, predicted)
         for index, (row, words) in enumerate(zip(true, predicted, strict=True)):
             _check_number(f"text {index}", words, row)
         is_plain = self._run["label_scheme"] == "plain"
@@ -233,19 +227,14 @@ class TokenClassifier(Estimator):
         row = {"words": text, "labels": label}
         for name, value in row.items():
             if isinstance(value, str):
-                advice = f"Pass a list for each text, such as [{value[:40].split()}]"
-                if value.strip().startswith("["):
-                    advice = "Convert it to a list with ast.literal_eval"
-                received = f"Received a string. {advice}"
-                raise UserError(f"{name} must be a list. {received}", at=rows.place)
+                expected = f"{name} as a list, such as {value[:40].split()}"
+                raise UserError(f"expected {expected}. Received: a string", at=rows.place)
             if isinstance(value, Mapping) and [*value] == [str(n) for n in range(len(value))]:
                 value = value.values()  # a row of a 2-D array, see `label_items`
             row[name] = [*items_of(value, f"the {name} of {rows.place}")]
         words, labels = row.values()
-        for index, word in enumerate(words):
-            if not isinstance(word, str):
-                received = f"Received: {word!r:.60}"
-                raise UserError(f"{rows.place}, word {index}: must be a string. {received}")
+        if others := [word for word in words if not isinstance(word, str)]:
+            raise UserError(f"expected words. Received: {others[0]!r:.60}", at=rows.place)
         _check_number(rows.place, words, labels)
         return {"tokens": words, "ner_tags": labels}
 
@@ -256,4 +245,4 @@ class TokenClassifier(Estimator):
 def _check_number(place: Where, words: Sized, labels: Sized) -> None:
     if len(words) != len(labels):
         numbers = f"{counted(len(words), 'word')}, but {counted(len(labels), 'label')}"
-        raise UserError(numbers, at=place, fix="Pass a label for each word")
+        raise UserError(numbers, at=place)

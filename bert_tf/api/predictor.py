@@ -12,7 +12,7 @@ from typing import Any
 
 from bert_tf.api.text_inputs import items_of
 from bert_tf.base import backend
-from bert_tf.base.errors import UserError, shortened, warn
+from bert_tf.base.errors import UserError, excerpt, shortened, warn
 from bert_tf.base.foreign_names import ExplainsNames
 from bert_tf.base.quiet import import_tensorflow
 from bert_tf.finetuning import run_metadata
@@ -71,8 +71,8 @@ class Predictor(ExplainsNames):
         entry, self._model = scripts.get(type(options)), model
         if entry is None:
             names = ", ".join(options_class.__name__ for options_class in scripts)
-            received = repr(model)[:100]
-            raise UserError(f"expected a folder of a model, or {names}. Received: {received}")
+            expected = f"the folder of a model, or {names}"
+            raise UserError(f"expected {expected}. Received: {excerpt(repr(model))}")
         options.check_model()
         backend.require_runtime(loads_model=True)
         if options.engine == "tensorflow":
@@ -124,9 +124,6 @@ class Predictor(ExplainsNames):
         backend.require_runtime()
         if not isinstance(self._predict, TaskPredictor):
             raise UserError("explain() needs a model that was fine-tuned with run_classifier.py")
-        if not isinstance(item, str | tuple) and hasattr(item, "__iter__"):
-            expected = "one text, or a pair as a tuple"
-            raise UserError(f"expected {expected}. Received: {type(item).__name__}")
         return self._predict.explain(item, label, steps)
 
     def columns(self, inputs: Any) -> dict[str, list[Any]]:

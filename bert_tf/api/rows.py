@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_tf import lint
 from bert_tf.api.text_inputs import items_of
-from bert_tf.base.errors import Input, Place, UserError, Words, shortened, warn
+from bert_tf.base.errors import Input, Place, UserError, Words, warn
 from bert_tf.tables.columns import to_text
 
 
@@ -65,7 +65,7 @@ class Rows:
         """
         self.columns = column_names(texts)
         for problem in check_order(texts, labels):
-            warn(problem, at=self.path, fix="If they belong together by index: labels[texts.index]")
+            warn(problem, at=self.path)
         items = text_items(texts), label_items(labels)
         with open(self.path, "w", encoding="utf-8") as file:
             for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):
@@ -85,29 +85,22 @@ class Rows:
         """Converts what JSON does not have; missing values of pandas become None."""
         if isinstance(value, np.generic | np.ndarray) and not isinstance(value, bytes):
             return value.tolist()
-        if isinstance(value, bytes) or hasattr(value, "numpy"):  # a tensor
-            call = "decode()" if isinstance(value, bytes) else "numpy()"
-            problem = f"{self.place} has a value of type {type(value).__name__}"
-            raise UserError(problem, fix=f"Convert it by {call}, as in [x.{call} for x in values]")
         if isinstance(value, set | frozenset):
             return list(value)
         if value is None or type(value).__name__ in ("NAType", "NaTType"):
             return None
-        problem = f"{self.place} has a value of type {type(value).__name__}: {value!r:.60}"
-        raise UserError(problem, fix="Convert it to a string or a number")
+        problem = f"a value of type {type(value).__name__}: {value!r:.60}"
+        raise UserError(problem, at=self.place, fix="Convert it to a string or a number")
 
     def class_name(self, label: Any) -> str:
         """Returns the name of a label, and notes the label."""
         value = label if isinstance(label, str | int | float) else self._plain(label)
         if isinstance(value, float) and value % 1 > 0:
-            advice = "For numbers, use TextRegressor; write names of classes as strings; to learn "
-            advice += "the probabilities of a model, pass its folder as teacher"
+            advice = "For numbers, use TextRegressor"
             raise UserError(f"the label is {label}", at=self.place, fix=advice)
         name = to_text(value, "label", self.place).strip()
         if (other := self.names.setdefault(name, label)) != label:
-            raise UserError(
-                f"The labels {other!r} and {label!r} have the same name", fix="Use only one"
-            )
+            raise UserError(f"The labels {other!r} and {label!r} have the same name")
         return name
 
 
@@ -145,12 +138,7 @@ def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
         if type(known) is not type(label):
             kind, used = type(known).__name__, type(label).__name__
             problem = f"Labels of this model have the type {kind}, such as {known!r}, not {used}"
-            convert = "x == 'True'" if kind == "bool" else f"{kind}(x)"
-            raise UserError(problem, fix=f"Pass [{convert} for x in labels]")
-    are_names = all(isinstance(x, str) and not x.isdecimal() for x in classes)
-    if are_names and labels and all(map(str.isdecimal, labels)):
-        problem = f"The labels are numbers, such as {min(labels)}, not {shortened([*of_model])}"
-        raise UserError(problem, fix="Pass the names: [names[i] for i in labels]")
+            raise UserError(problem)
 
 
 def check_true_labels(labels: Sequence[Any], classes: Sequence[Any]) -> Iterator[str]:
@@ -175,8 +163,8 @@ def column_names(texts: Any) -> list[str]:
 def require_order(names: Sequence[str], trained: Sequence[str]) -> None:
     """Raises a UserError if a table has the columns of the training data in another order."""
     if [*names] != [*trained] and sorted(names) == sorted(trained):
-        problem = f"the columns are {', '.join(names)}, but those of fit were {', '.join(trained)}"
-        raise UserError(problem, fix=f"Pass texts[{[*trained]}]")
+        found, expected = ", ".join(names), ", ".join(trained)
+        raise UserError(f"the columns are {found}, but those of fit were {expected}")
 
 
 def to_dense(labels: Any) -> Any:

@@ -116,16 +116,14 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
     def _to_row(self, text: Any, label: Any, rows: Rows) -> dict[str, Any]:
         is_pair = isinstance(text, list | tuple)
         rows.kinds.add("score" if is_pair else "match")
-        if (
-            is_pair != isinstance(label, Real)
-            or len(rows.kinds - {"negatives"}) > 1
-            or (is_pair and len(text) != 2)
-        ):
-            raise _unexpected(text, label, rows)
+        is_empty = isinstance(label, list | tuple) and not label
+        is_valid = is_pair == isinstance(label, Real) and len(rows.kinds - {"negatives"}) == 1
+        if not is_valid or is_empty or (is_pair and len(text) != 2):
+            expected = "a text and texts, the first of which matches it, or a pair and its score"
+            received = f"{text!r:.40}, {label!r:.40}"
+            raise UserError(f"expected {expected}. Received: {received}", at=rows.place)
         if is_pair:
             return dict(zip(("anchor", "positive", "score"), (*text, label), strict=True))
-        if isinstance(label, list | tuple) and not label:
-            raise _unexpected(text, label, rows)
         positive, *negatives = label if isinstance(label, list | tuple) else [label]
         rows.kinds |= {"negatives"} if negatives else set()
         return {"anchor": text, "positive": positive, "negatives": negatives}
@@ -165,15 +163,8 @@ class SentenceEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Estimat
             spec = vector_spec(folder, "auto" if follows else pooling, pooling)
             follows, is_normalized = spec.is_declared, spec.normalize
         if follows and is_normalized and not (normalize or isinstance(normalize, DefaultInt)):
-            problem = "The folder of the model declares vectors of length 1"
-            raise UserError(problem, fix="To have others, also pass pooling")
+            raise UserError("The model declares vectors of length 1: for others, also pass pooling")
         flags = {**flags, "pooling": "auto" if follows else pooling}
         if is_trained:
             return self._open_copy("extract_features", **flags)
         return Predictor(ExtractionOptions(**flags))
-
-
-def _unexpected(text: Any, label: Any, rows: Rows) -> UserError:
-    expected = "a text and texts, the first of which matches it, or a pair of texts and its score"
-    received = f"{text!r:.40}, {label!r:.40}"
-    return UserError(f"expected {expected}. Received: {received}", at=rows.place)

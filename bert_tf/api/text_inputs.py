@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bert_tf.base.errors import UserError, counted, warn
-from bert_tf.base.foreign_names import similar, use_instead
+from bert_tf.base.foreign_names import advice_for_flag
 from bert_tf.checkpoints import formats
 from bert_tf.data.features import InputExample
 from bert_tf.data.packing import CUT_TOKENS, convert_examples
@@ -26,9 +26,9 @@ def items_of(container: Any, name: str = "inputs") -> Iterator[Any]:
     Raises:
         UserError: `container` is a single text, is not iterable, or has no order.
     """
-    not_ordered = isinstance(container, str | bytes | Mapping | set | frozenset)
+    others = str | bytes | Mapping | set | frozenset  # one text, or without an order
     is_sparse = hasattr(container, "toarray")  # a matrix of SciPy, not texts
-    if not_ordered or is_sparse or not isinstance(container, Iterable):
+    if isinstance(container, others) or is_sparse or not isinstance(container, Iterable):
         expected = f"{name} as a list, an array or a Series"
         raise UserError(f"expected {expected}. Received: {type(container).__name__}")
     if len(getattr(container, "shape", ())) != 2:
@@ -60,17 +60,8 @@ def encode(
     Raises:
         UserError: an item is not a text, the folder has no vocabulary, or a flag does not exist.
     """
-    items = texts if isinstance(texts, list) else [texts]
-    if any(type(x).__name__ in ("SymbolicTensor", "KerasTensor") for x in items):
-        advice = "Call it before tf.data, tf.function or the Keras model"
-        raise UserError("encode converts texts, not symbolic tensors", fix=advice)
-    if not isinstance(folder, str | os.PathLike):
-        raise UserError(f"expected the folder of a model. Received: {type(folder).__name__}")
-    names = ModelOptions.names(~NOTHING)
-    for name in flags.keys() - names:
-        close = " or ".join(similar(name, names))
-        advice = use_instead(name) or (f"Did you mean {close}?" if close else None)
-        raise UserError(f"encode has no argument {name!r}", fix=advice)
+    for name in flags.keys() - (names := ModelOptions.names(~NOTHING)):
+        raise UserError(f"encode has no argument {name!r}", fix=advice_for_flag(name, names))
     path, inputs = os.path.expanduser(os.fspath(folder)), list(items_of(texts, "texts"))
     require_texts(inputs, [1, 2], "a string, or a tuple of two strings")
     lower_case = formats.find_source(path).do_lower_case

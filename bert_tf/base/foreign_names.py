@@ -52,11 +52,6 @@ _ROWS = (
     ("input", "input_type_ids token_type_ids", "segment_ids"),
     # Classes.
     (
-        "script",
-        "run_classifier run_ner run_embeddings",
-        "Use load(folder) of TextClassifier, TokenClassifier or SentenceEncoder",
-    ),
-    (
         "bert_tf Estimator Predictor",
         "encode embed* *transform vectors SentenceTransformer*",
         "For vectors, use SentenceEncoder(folder)",
@@ -131,6 +126,12 @@ def advice_of(owners: Iterable[str], name: str) -> str:
         if is_owner and any(fnmatchcase(name, pattern) for pattern in patterns.split()):
             return advice
     return ""
+
+
+def advice_for_flag(name: str, names: Iterable[str]) -> str:
+    """Returns what to use instead of a flag that is none of `names`; "" if unknown."""
+    close = " or ".join(similar(name, names))
+    return use_instead(name) or (f"Did you mean {close}?" if close else "")
 
 
 def similar(name: str, names: Iterable[str], limit: int = 3) -> list[str]:

@@ -61,8 +61,7 @@ def vector_spec(folder: RunFolder, pooling: str = "auto", default: str = "none")
     declared = declared_vectors(folder)
     if pooling == "auto" and declared:
         if declared.unsupported:
-            advice = "Choose another encoder or, where there is this flag, another --pooling"
-            raise UserError(f"{declared}, which is not supported", fix=advice)
+            raise UserError(f"{declared}, which is not supported")
         return declared
     pooling = default if pooling == "auto" else pooling
     warn_of_other_vectors(folder, pooling)

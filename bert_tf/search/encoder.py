@@ -27,37 +27,30 @@ class SearchEncoder(Encoder):
     """
 
     def __init__(self, options: SearchOptions, total: int = 0) -> None:
-        encoder = read_encoder(options, default="mean")
-        super().__init__(encoder, total=total)
-        spec, folder = encoder.spec, str(encoder.folder)
+        super().__init__(read_encoder(options, default="mean"), total=total)
+        spec, folder = self.spec, str(self._folder)
         self._prefixes = {True: options.query_prefix, False: options.passage_prefix}
-        unused = spec.unused_prompts()
-        if unused and "auto" in self._prefixes.values():
+        if "auto" in self._prefixes.values() and (unused := spec.unused_prompts()):
             advice = "Pass --query_prefix and --passage_prefix"
             warn(f"the prompts {shortened(unused, 5)} are not used", at=folder, fix=advice)
         for is_query, prefix in self._prefixes.items():
-            if prefix == "auto":
-                self._prefixes[is_query] = spec.prefix(is_query)
-            flag = "query_prefix" if is_query else "passage_prefix"
-            tokens = self.tokenizer.reference.tokenize(self._prefixes[is_query])
-            require_room(flag, tokens, self.options.max_seq_length)
-        if any(self._prefixes.values()):
-            prefixes = self._prefixes[True], self._prefixes[False]
-            note("Prefixes: {!r} before each query, {!r} before each text".format(*prefixes))
-        limit = encoder.folder.entry("flags", "max_query_length", kind=int)
-        if limit and limit < self.options.max_seq_length:
-            note(f"max_query_length={limit} of training does not apply to queries here")
-        self._has_checked = {True: False, False: False}
+            prefix = spec.prefix(is_query) if prefix == "auto" else prefix
+            kind = "query" if is_query else "passage"
+            tokens = self.tokenizer.reference.tokenize(prefix)
+            require_room(f"{kind}_prefix", tokens, self.options.max_seq_length)
+            self._prefixes[is_query] = prefix
+            if prefix:
+                note(f"Prefix of each {kind}: {prefix!r}")
+        self._unchecked = {True, False}  # texts of which kinds have not been checked
         if spec.similarity == "dot" and not spec.normalize:
             warn("its vectors are for dot products, but scores are cosines here", at=folder)
 
     def __call__(self, texts: Sequence[str], is_query: bool = False, **part: int) -> np.ndarray:
         """Returns the vectors of texts or queries, float32 [N, D]; `part`: see `RowBatches`."""
         prefix = self._prefixes[is_query]
-        if not self._has_checked[is_query]:
-            self._has_checked[is_query] = True
-            for problem in check_prefix(texts, prefix):
-                warn(problem)
+        for problem in check_prefix(texts, prefix) if is_query in self._unchecked else ():
+            warn(problem)
+        self._unchecked.discard(is_query)
         return array_ops.normalize(self.vectors([prefix + text for text in texts], **part))
 
     def describe(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 
 from bert_tf.base import files, locks
-from bert_tf.base.errors import UserError, counted, excerpt, note, reason, warn
+from bert_tf.base.errors import UserError, counted, note, reason, warn
 from bert_tf.base.progress import bar
 from bert_tf.search.encoder import SearchEncoder
 from bert_tf.search.options import SearchOptions
@@ -27,7 +27,8 @@ from bert_tf.search.texts import Identified, read_texts
 _VERSION = 1
 _TYPES = {"version": int, "model": dict, "texts": str, "num_texts": int, "num_encoded": int}
 _TYPES |= {"checksums": list, "input": dict}
-_MANIFEST, _VECTORS, _TEXTS, _OFFSETS = "index.json", "vectors.npy", "texts.jsonl", "offsets.npy"
+FILES = "index.json", "vectors.npy", "texts.jsonl", "offsets.npy"
+_MANIFEST, _VECTORS, _TEXTS, _OFFSETS = FILES
 _OTHER = "Pass another --index_dir"
 # Number of texts in a chunk, with a checksum. An interrupted command continues after whole ones.
 _CHUNK = 4096
@@ -54,12 +55,10 @@ class Index:
 
     def __init__(self, folder: str) -> None:
         self._folder, self._manifest = folder, _read_manifest(folder)
-        if not self._manifest:
-            raise UserError(f"There is no index in {folder}", fix="Build it: pass --input_file")
-        total = self._manifest["num_texts"]
-        if (done := self._manifest["num_encoded"]) < total:
-            problem = f"only {done:,} of {counted(total, 'text')} have vectors"
-            raise UserError(problem, at=folder, fix="Pass --input_file to continue")
+        done, total = (self._manifest.get(x, 0) for x in ("num_encoded", "num_texts"))
+        if not self._manifest or done < total:
+            found = f"only {done:,} of {total:,} texts have vectors" if total else "no index"
+            raise UserError(found, at=folder, fix="Pass --input_file to build it")
         try:
             self.vectors = np.load(os.path.join(folder, _VECTORS), mmap_mode="r")
             self._offsets = np.load(os.path.join(folder, _OFFSETS), mmap_mode="r")
@@ -174,16 +173,11 @@ def build(options: SearchOptions) -> None:
 def _write_texts(texts: Iterable[Identified], file: IO[bytes]) -> tuple[array.array, str]:
     """Writes texts; returns the offsets of their lines, and a digest."""
     digest, offsets = hashlib.blake2b(digest_size=16), array.array("q", [0])
-    distinct: set[str] = set()
     for _, key, text in texts:
-        if len(distinct) < 2:
-            distinct.add(text)
         line = json.dumps({"_id": key, "text": text}, ensure_ascii=False).encode() + b"\n"
         file.write(line)
         digest.update(line)
         offsets.append(offsets[-1] + len(line))
-    if len(distinct) == 1 and len(offsets) > 2:
-        raise UserError(f"All {len(offsets) - 1:,} texts are the same: {excerpt(min(distinct))}")
     return offsets, digest.hexdigest()
 
 

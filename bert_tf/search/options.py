@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf.base.errors import UserError
 from bert_tf.data.split_files import LayoutOptions
-from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, RUN, option
+from bert_tf.options.declare import DATA, MODEL, PATH, RESULTS, RUN, check_needs, option
 from bert_tf.options.shared import EngineOptions, ModelOptions
 
 
@@ -27,7 +27,9 @@ class SearchOptions(ModelOptions, EngineOptions, LayoutOptions, affects=DATA):
         affects=DATA | PATH,
     )
     text_column: str | None = option(
-        None, "Column of the texts: name, 1-based number, or path in JSON."
+        None,
+        "Column of the texts: name, 1-based number, or path in JSON.",
+        needs=("input_file",),
     )
     id_column: str | None = option(
         None, "Column of the ids of the texts. By default, they are numbered from 1."
@@ -61,7 +63,11 @@ class SearchOptions(ModelOptions, EngineOptions, LayoutOptions, affects=DATA):
         affects=RESULTS | PATH,
     )
     rerank_top_k: int = option(
-        100, "Number of texts per query to rerank.", affects=RESULTS, limits=(1, 100_000)
+        100,
+        "Number of texts per query to rerank, at least --top_k.",
+        affects=RESULTS,
+        limits=(1, 100_000),
+        needs=("rerank_model",),
     )
 
     def check(self) -> None:
@@ -70,11 +76,6 @@ class SearchOptions(ModelOptions, EngineOptions, LayoutOptions, affects=DATA):
         self.check_model()
         self.check_engine()
         self.check_layout("id_column")
-        if self.text_column and not self.input_file:
-            raise UserError("--text_column needs --input_file")
+        check_needs(self)
         if self.input_file and not self.query_file and (self.output_file or self.rerank_model):
             raise UserError("With --input_file, only the index is built: also pass --query_file")
-        if self.rerank_top_k != type(self).rerank_top_k and not self.rerank_model:
-            raise UserError("--rerank_top_k needs --rerank_model")
-        if self.rerank_model and self.rerank_top_k < self.top_k:
-            raise UserError(f"--rerank_top_k must be at least --top_k={self.top_k}")

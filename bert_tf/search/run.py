@@ -11,10 +11,10 @@ import numpy as np
 
 from bert_tf.api.predictor import Predictor
 from bert_tf.base import file_names, files, signals
-from bert_tf.base.errors import Place, UserError, excerpt, note, warn
+from bert_tf.base.errors import UserError, excerpt, note, warn
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.search.encoder import SearchEncoder
-from bert_tf.search.index import Index, build
+from bert_tf.search.index import FILES, Index, build
 from bert_tf.search.options import SearchOptions
 from bert_tf.search.texts import read_queries
 from bert_tf.tables.read import is_object
@@ -42,15 +42,11 @@ def run(options: SearchOptions) -> None:
     """Builds the index if there is an `input_file`; without one, or with queries, searches it."""
     options.check()
     output, is_stream = options.output_file or "", options.query_file is None
-    if options.input_file == options.query_file == STDIN:
-        raise UserError("--input_file and --query_file are both the standard input")
     if output:
         inputs = filter(None, [options.input_file, options.query_file])
-        file_names.require_distinct([output], [*inputs])
+        of_index = (os.path.join(options.index_dir or "", name) for name in FILES)
+        file_names.require_distinct([output], [*inputs, *of_index])
         file_names.require_writable(output)
-        index = os.path.realpath(options.index_dir or "")
-        if os.path.realpath(output).startswith(os.path.join(index, "")):
-            raise UserError(f"--output_file={output} is inside --index_dir")
     # Read them first to find errors early, unless they are typed.
     queries = _typed_queries() if is_stream else read_queries(options.query_file or "")
     if options.input_file:
@@ -69,17 +65,15 @@ def run(options: SearchOptions) -> None:
 
 def _typed_queries() -> Iterator[Identified]:
     """Yields the lines of the standard input; in a terminal, asks for them."""
-    typed, warned = lines(STDIN), False
+    typed = lines(STDIN)
     if sys.stdin and sys.stdin.isatty():
         typed = iter(lambda: input("query> "), None)
     try:
-        for number, line in enumerate(typed, start=1):
-            if not warned and ("\t" in line.strip() or is_object(line)):
-                warned = True
-                at, advice = Place("<stdin>", number), "To read ids, pass --query_file=-"
-                warn("tabs and JSON are searched as text", at=at, fix=advice)
-            if line.strip():
-                yield "", str(number), line.strip()
+        for number, line in enumerate(map(str.strip, typed), start=1):
+            if "\t" in line or is_object(line):
+                warn("tabs and JSON are searched as text. To read ids, pass --query_file=-")
+            if line:
+                yield "", str(number), line
     except EOFError:  # Ctrl-D
         print()
 
@@ -91,13 +85,14 @@ def _answers(
     index, encoder = Index(options.index_dir or ""), SearchEncoder(options)
     index.require_model(encoder.describe())
     rerank = _open_reranker(options) if options.rerank_model else None
-    queries, warned = iter(queries), False
+    top_k = max(options.rerank_top_k, options.top_k) if rerank else options.top_k
+    queries = iter(queries)
     while chunk := [*itertools.islice(queries, chunk_size)]:
+        is_first = not encoder.num_truncated
         vectors = encoder([query for _, _, query in chunk], is_query=True)
-        if encoder.num_truncated and not warned:
-            warned, limit = True, encoder.options.max_seq_length
-            warn(f"A query is longer than max_seq_length={limit} and was truncated")
-        found = index.search(vectors, options.rerank_top_k if rerank else options.top_k)
+        if is_first:
+            encoder.warn_of_truncation(encoder.num_texts)
+        found = index.search(vectors, top_k)
         for (_, key, query), (rows, scores) in zip(chunk, found, strict=True):
             pairs = zip(map(index.text, rows.tolist()), scores.tolist(), strict=True)
             results = [Result(*text, score) for text, score in pairs]
@@ -108,27 +103,20 @@ def _answers(
 
 def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list[Result]]:
     """Returns a function that sorts the results of a query by the scores of a cross-encoder."""
-    flag = f"--rerank_model={options.rerank_model}"
+    model = options.rerank_model or ""
     # Published cross-encoders have no run.json.
-    folder = RunFolder.of(options.rerank_model or "")
-    script = folder.script or "run_ranking"
-
-    def refused(why: str) -> UserError:
-        expected = "Pass the output_dir of run_ranking.py, or of a regression of text pairs"
-        return UserError(f"{flag} is no cross-encoder: {why}", fix=expected)
-
+    script = RunFolder.of(model).script or "run_ranking"
+    expected = "the output_dir of run_ranking.py, or of a regression of text pairs"
+    refusal = UserError(f"{script} trained no cross-encoder", at=model, fix=f"Pass {expected}")
     if script not in ("run_ranking", "run_classifier"):
-        raise refused(f"{script} trained it")
-    if folder.flags.get("text_column") and not folder.flags.get("text_pair_column"):
-        raise refused("it was trained on single texts")
-    settings = {"engine": options.engine, "precision": options.precision}
-    predictor = Predictor(options.rerank_model, script, **settings)
+        raise refusal
+    predictor = Predictor(model, script, engine=options.engine, precision=options.precision)
 
     def rerank(query: str, results: list[Result]) -> list[Result]:
         predictions = predictor([(query, result.text) for result in results])
         scores = [getattr(prediction, "score", prediction) for prediction in predictions]
         if not all(isinstance(score, float | np.floating) for score in scores):
-            raise refused("it predicts no number")
+            raise refusal
         scored = zip(results, scores, strict=True)
         results = [result._replace(score=round(float(score), 6)) for result, score in scored]
         return sorted(results, key=lambda result: -result.score)
@@ -138,11 +126,12 @@ def _open_reranker(options: SearchOptions) -> Callable[[str, list[Result]], list
 
 
 def _table(key: str, query: str, results: Sequence[Result]) -> str:
-    texts = [" ".join(result.text.split()) for result in results]
-    shown = [x if len(x) <= _SHOWN else f"{x[:_SHOWN]}..." for x in texts]
-    width = max(len(result.id) for result in results)
-    rows = [f"  {x.score:7.4f}  {x.id:{width}}  {t}\n" for x, t in zip(results, shown, strict=True)]
-    return f"{query}\n{''.join(rows)}\n"
+    width, rows = max(len(result.id) for result in results), ""
+    for found in results:
+        text = " ".join(found.text.split())
+        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        rows += f"  {found.score:7.4f}  {found.id:{width}}  {shown}\n"
+    return f"{query}\n{rows}\n"
 
 
 def _json_line(key: str, query: str, results: Sequence[Result]) -> str:

@@ -2,8 +2,9 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
+from bert_tf import lint
 from bert_tf.base.errors import Place, UserError, counted, warn
 from bert_tf.data.texts import check_lines
 from bert_tf.tables import texts as tables
@@ -32,7 +33,7 @@ def read_texts(path: str, columns: Mapping[str, str | None], **layout: str) -> I
         return _check(path, tables.read_texts(path, "Or pass --text_column"))
     numbered, name = enumerate(tables.lines(path), start=1), display_name(path)
     texts = ((Place(name, number), "", line.removeprefix("\ufeff")) for number, line in numbered)
-    return _check(path, _checked(name, texts, "Select a column with --text_column"))
+    return _check(path, texts, "Select a column with --text_column")
 
 
 def read_queries(path: str) -> list[Identified]:
@@ -41,23 +42,23 @@ def read_queries(path: str) -> list[Identified]:
     Raises:
         UserError: see `read_texts`.
     """
-    advice = "Write a query per line, as plain text"
-    return [*_check(path, _checked(display_name(path), tables.read_texts(path), advice))]
+    return [*_check(path, tables.read_texts(path), "Write a query per line, as plain text")]
 
 
-def _checked(path: str, texts: Iterator[Identified], advice: str) -> Iterator[Identified]:
-    """Yields the same texts; warns if the first ones look like another format."""
+def _check(path: str, texts: Iterator[Identified], advice: str = "") -> Iterator[Identified]:
+    """Yields texts that are not blank, with distinct ids; both without spaces around them.
+
+    Warns if the first ones are all the same or, with `advice`, if they look like another format.
+    """
     first = [*itertools.islice(texts, _NUM_CHECKED)]
-    for problem in check_lines("", [text for _, _, text in first], advice):
-        warn(problem, at=path)
-    return itertools.chain(first, texts)
-
-
-def _check(path: str, texts: Iterable[Identified]) -> Iterator[Identified]:
-    """Yields texts that are not blank, with distinct ids; both without spaces around them."""
-    numbered = ((place, key.strip() or str(n), x) for n, (place, key, x) in enumerate(texts, 1))
+    found = [text for _, _, text in first]
+    lines = check_lines("", found, advice) if advice else ()
+    for problem in itertools.chain(lines, lint.constant(found, "text")):
+        warn(problem, at=display_name(path))
+    numbered = enumerate(itertools.chain(first, texts), start=1)
+    texts = ((place, key.strip() or str(number), text) for number, (place, key, text) in numbered)
     blank, num_texts = [], 0
-    for place, key, text in tables.with_distinct_ids(numbered):
+    for place, key, text in tables.with_distinct_ids(texts):
         if text.strip():
             num_texts += 1
             yield place, key, text.strip()

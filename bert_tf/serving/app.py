@@ -160,13 +160,8 @@ class _Routes:
             status, detail = 500, FAILED
         else:
             status, detail, headers = error.status_code, error.detail, error.headers
-            if status == 404 and detail == "Not Found":
-                detail = f"There is no route {path}: /docs and /openapi.json list them"
-            elif status == 405 and request.method == "POST" and path.startswith("/v1/models/"):
-                name = path.removeprefix("/v1/models/").partition(":")[0]
-                detail = f"There is no route {path}: use /v1/models/{name}:predict or :explain"
-            elif status == 405:
-                detail = f"{path}: use {dict(headers or {}).get('Allow', 'another method')}"
+            if status == 405 or detail == "Not Found":
+                detail = f"No route {request.method} {path}: /docs and /openapi.json list them"
             elif error.__cause__:
                 detail = f"The body is not JSON in UTF-8: {reason(error.__cause__)}"
         return _Reply(error_body(path, detail), status, headers)

@@ -1,16 +1,11 @@
 """The connections of a server: how many there are, and how long each may wait for its client."""
 
-import asyncio
 import contextlib
-import errno
-import functools
 import time
 from collections.abc import Iterable
 from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
-
-from bert_tf.base.progress import log
 
 # Seconds until the server finds out whether a client that has sent everything still waits.
 _PROBE_INTERVAL = 2.0
@@ -81,16 +76,3 @@ def limit_by_files(limit: int) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # -1: any number
     return min(limit, max(files - 6 * BACKLOG, files // 2)) if files > 0 else limit
-
-
-def log_errors_of_files_once() -> None:
-    """Keeps the event loop from logging a traceback for each connection beyond the limit."""
-    warn_once = functools.cache(log.warning)
-
-    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if getattr(context.get("exception"), "errno", None) in (errno.EMFILE, errno.ENFILE):
-            warn_once("Too many open files: raise `ulimit -n`, or lower --max_connections")
-        else:
-            loop.default_exception_handler(context)
-
-    asyncio.get_running_loop().set_exception_handler(handle)

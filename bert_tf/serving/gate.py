@@ -210,12 +210,11 @@ class Gate:
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.requests.labels(route, status).inc()
         self._metrics.seconds.labels(route).observe(seconds)
-        request = {"method": scope["method"], "path": scope["path"], "status": status}
-        client = (scope.get("client") or [""])[0]
-        now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-        times = {"time": now, "ms": round(seconds * 1000, 1)}
         if route != "/health":  # asked too often for the log
-            log.info(json.dumps({**times, **request, **scope["record"], "client": client}))
+            record = {"time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "ms": round(seconds * 1000, 1)}
+            record |= {"method": scope["method"], "path": scope["path"], "status": status}
+            client = (scope.get("client") or [""])[0]
+            log.info(json.dumps({**record, **scope["record"], "client": client}))
 
 
 class BrowserCheck:

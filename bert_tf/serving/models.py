@@ -17,7 +17,6 @@ from bert_tf.finetuning.encoder import vector_spec
 from bert_tf.options import registry
 from bert_tf.serving.options import ServingOptions
 
-_CONVERT = "Pass an output_dir, or convert the model: convert_checkpoint.py --to=original"
 # The dtype policy, which models are built with, is one for the whole process.
 _LOADING = threading.Lock()
 _TYPES = {str: "DT_STRING", int: "DT_INT32", float: "DT_FLOAT"}
@@ -68,16 +67,14 @@ class Model:
         self.name, self.outputs = name, dict[str, str]()
         self.predictor: Predictor | None = None
         self._reply_bytes = 0  # for the sample
-        defaults = ServingOptions()
-        names = ("engine", "precision", "jit_compile", "max_seq_length")
-        passed = ((n, getattr(options, n)) for n in names)
-        flags = {n: value for n, value in passed if value != getattr(defaults, n)}
+        names, defaults = ("engine", "precision", "jit_compile", "max_seq_length"), ServingOptions()
+        flags = {n: x for n in names if (x := getattr(options, n)) != getattr(defaults, n)}
         self.run = run = RunFolder.of(folder)
         run.require_one_run()
         if not (run.script or run.find(CONFIG) or folder.endswith(".keras")):
-            problem = f"not the folder of a model: it has no {RUN} and no {CONFIG}"
+            advice = "Pass an output_dir, or convert the model: convert_checkpoint.py --to=original"
             found = files.describe_parent(run.file(RUN))
-            raise UserError(f"{problem} ({found})", at=folder, fix=_CONVERT)
+            raise UserError(f"no {RUN} and no {CONFIG} ({found})", at=folder, fix=advice)
         # Pre-trained models are for any script.
         script = options.script if run.script in (None, "run_pretraining") else None
         script = script or (None if run.script else "extract_features")
@@ -96,8 +93,7 @@ class Model:
             script = registry.script_of(type(self._options))
             raise UserError(f"models of {script} cannot be served", at=folder)
         self._script = extended[0]
-        is_classifier = self._script == "run_classifier" and options.engine == "tensorflow"
-        self.explains = is_classifier and hasattr(Predictor, "explain")
+        self.explains = self._script == "run_classifier" and options.engine == "tensorflow"
         self.kind, self.max_length = KINDS[self._script], self._options.max_seq_length
         self.prompts: dict[str, str] = {}
         if self.kind is _ENCODER:

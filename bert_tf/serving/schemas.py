@@ -138,15 +138,8 @@ def _place(error: Any) -> str:
     return ".".join(name for name in names if "[" not in name) or "body"
 
 
-def _refuse_token_ids(value: Any) -> Any:
-    item = value[0] if isinstance(value, list) and value else None
-    if type(item[0] if isinstance(item, list) and item else item) is int:
-        raise ValueError("send texts, not token ids (LangChain: check_embedding_ctx_length=False)")
-    return value
-
-
 Strings = Annotated[list[str], Field(min_length=1, fail_fast=True)]
-Texts = Annotated[str | Strings, BeforeValidator(_refuse_token_ids)]
+Texts = str | Strings
 
 
 class EmbeddingsRequest(_Body):

@@ -1,7 +1,6 @@
 """Runs a server; implements the script `serve_model.py`."""
 
 import contextlib
-import errno
 import functools
 import socket
 from collections.abc import Iterator
@@ -42,7 +41,6 @@ def run(options: ServingOptions) -> None:
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            connections.log_errors_of_files_once()
             await super().startup(sockets)
             listener.listen(_BACKLOG)
 
@@ -103,8 +101,5 @@ def listen(options: ServingOptions) -> socket.socket:
         # it, each reply waits 40 ms for the client's acknowledgement of the headers.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
-        problem = str(error.strerror).partition(" (while")[0]
-        is_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
-        advice = "--host, such as 127.0.0.1" if is_host else "--port, such as 0"
-        raise UserError(f"{address}: {problem}", fix=f"Pass another {advice}") from error
+        raise UserError(str(error.strerror).partition(" (while")[0], at=address) from error
     return listener

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import bert_tf
-from bert_tf import BertClassifier, FullTokenizer, encode
+from bert_tf import BertClassifier, encode
 from bert_tf.api.text_inputs import items_of
 from bert_tf.base.errors import UserError
 from tests.oracle import ROOT
@@ -54,7 +54,7 @@ def test_rows_of_tables(table):
 
 @pytest.mark.parametrize("container", ["a text", {"a": 1}, {"a"}, 3, None])
 def test_other_objects_are_refused(container):
-    with pytest.raises(UserError, match=rf"Pass inputs as .* Received: {type(container).__name__}"):
+    with pytest.raises(UserError, match=f"Received: {type(container).__name__}"):
         list(items_of(container))
 
 
@@ -89,35 +89,18 @@ def test_encode_refuses_tensors():
     for texts in (tf.constant(TEXTS), [tf.constant("a")], tf.data.Dataset.from_tensors("a")):
         with pytest.raises(UserError, match=r"Input 0: .*Received: <tf.Tensor"):
             encode(texts, SMALL_BERT)
-    message = "encode converts texts, not symbolic tensors"
-    dataset = tf.data.Dataset.from_tensor_slices(TEXTS)
-    for call in (
-        lambda: dataset.map(lambda text: encode([text], SMALL_BERT)),
-        lambda: dataset.batch(2).map(lambda texts: encode(texts, SMALL_BERT)),
-        lambda: encode(keras.Input((), dtype="string"), SMALL_BERT),
-    ):
-        with pytest.raises(Exception, match=message):
-            call()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "flags", "message"),
+    ("flags", "message"),
     [
-        ([SMALL_BERT], {"max_length": 32}, "no argument 'max_length'. Use max_seq_length"),
-        (
-            [SMALL_BERT],
-            {"padding": True},
-            "padded and truncated",
-        ),
-        ([SMALL_BERT], {"return_tensors": "tf"}, "Use max_seq_length"),
-        ([SMALL_BERT], {"zzz": 1}, "encode has no argument 'zzz'"),
-        ([TEXTS, SMALL_BERT], {}, "Received: list"),
-        ([FullTokenizer(str(SMALL_BERT / "vocab.txt"))], {}, "Received: FullTokenizer"),
+        ({"max_length": 32}, "no argument 'max_length'. Use max_seq_length"),
+        ({"zzz": 1}, "encode has no argument 'zzz'"),
     ],
 )
-def test_arguments_of_other_libraries(arguments, flags, message):
+def test_arguments_of_other_libraries(flags, message):
     with pytest.raises(UserError, match=message):
-        encode(TEXTS, *arguments, **flags)
+        encode(TEXTS, SMALL_BERT, **flags)
 
 
 def test_encode_follows_the_model(tmp_path):

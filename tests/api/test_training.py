@@ -8,7 +8,6 @@ import signal
 import tempfile
 import threading
 from concurrent.futures import ProcessPoolExecutor
-from decimal import Decimal
 from multiprocessing import get_context
 
 import numpy as np
@@ -55,6 +54,11 @@ def trained():
     return classifier.fit(TEXTS, LABELS, validation=validation, eval_every="6")
 
 
+@pytest.fixture(scope="module")
+def tagger():
+    return TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
+
+
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
     """The folder for temporary files."""
@@ -94,6 +98,12 @@ def test_the_weights_equal_those_of_the_script(tmp_path):
     predictor = Predictor(tmp_path / "script")
     probabilities = [[*x.probabilities.values()] for x in predictor(TEXTS)]
     np.testing.assert_array_equal(classifier.predict_proba(TEXTS), np.float32(probabilities))
+    # The labels of a script's model are strings.
+    loaded = TextClassifier.load(tmp_path / "script")
+    assert loaded.score(TEXTS, [*map(str, LABELS)]) == 1
+    for call in (loaded.fit, loaded.score):
+        with pytest.raises(UserError, match="have the type str, such as '0', not int"):
+            call(TEXTS, pd.Series(LABELS))
 
 
 def test_token_classifier_equals_the_script(tmp_path):
@@ -115,61 +125,41 @@ def test_token_classifier_equals_the_script(tmp_path):
     row = {"tokens": WORDS[0], "ner_tags": TAGS[0]}
     assert [*map(json.loads, files.read_text(rows.path).split("\n"))] == [row] * 2
     assert os.path.exists(tmp_path / "kept" / "eval_results.json")
-    with pytest.raises(UserError, match=r"output_dir=.*kept has a model: choose another.*load\("):
+    with pytest.raises(UserError, match=r"output_dir=.*kept has a model\. .*load\("):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")
     with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label"):
         tagger.fit(WORDS, [TAGS[0], ["O"], *TAGS[2:]])
-    with pytest.raises(UserError, match=r"^text 0: .* are not names of labels$"):
+    with pytest.raises(UserError, match=r"^text 0: .* are not names of labels"):
         tagger.fit(WORDS[:1], [[0, 0]])
 
 
 def test_names_of_labels_that_are_numbers():
     classifier = TextClassifier(CHECKPOINT, labels=["bad", "good"])
-    message = r"The labels are numbers, such as 0, not bad, good. .*\[names\[i\] for i in labels\]"
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match="label '1' is not one of bad, good"):
         classifier.fit(TEXTS, LABELS)
 
 
-def test_labels_of_another_type(trained, tmp_path):
-    """The labels of a script's model are strings, and those of `fit` keep their type."""
-    rows = [{"text": a, "label": b} for a, b in zip(TEXTS, LABELS, strict=True)]
-    flags = {"task_name": "tsv", "text_column": "text", "label_column": "label", "dev_fraction": 0}
-    flags |= {"train_file": write_json_lines(tmp_path / "train.jsonl", rows), "do_train": True}
-    run(ClassifierOptions(init_checkpoint=CHECKPOINT, output_dir=str(tmp_path), **FLAGS, **flags))
-    loaded, strings = TextClassifier.load(tmp_path), [str(x) for x in LABELS]
-    message = (
-        r"Labels of this model have the type {}, such as '?0'?, not {}\. Pass \[{}\(x\) for x in"
-    )
-    for call in (loaded.fit, loaded.score):
-        for labels in (LABELS, np.array(LABELS), pd.Series(LABELS)):
-            with pytest.raises(UserError, match=message.format("str", "int", "str")):
-                call(TEXTS, labels)
-    assert loaded.score(TEXTS, strings) == 1
-    with pytest.raises(UserError, match=message.format("int", "str", "int")):
-        trained.score(TEXTS, strings)
-    with pytest.raises(
-        UserError, match=r"The labels are numbers, such as 0, not a\. Pass the names"
-    ):
-        check_labels({"0": 0}, ["a"])
+def test_labels_of_another_type(trained):
+    with pytest.raises(UserError, match="have the type int, such as 0, not str"):
+        trained.score(TEXTS, [*map(str, LABELS)])
+    with pytest.raises(UserError, match="have the type str, such as '0', not int"):
+        check_labels({"0": np.int64(0)}, ["0"])
     check_labels({"a": "a"}, ["a "])  # only the type counts
-    with pytest.raises(UserError, match=r"type bool, .*, not str\. Pass \[x == 'True' for x in"):
-        check_labels({"True": "True"}, np.array([False, True]))
 
 
-def test_scores_of_labels_that_the_model_does_not_have(trained, caplog):
+def test_scores_of_labels_that_the_model_does_not_have(trained, tagger, caplog):
     assert trained.score(TEXTS[:2], [1, 2]) == 0.5
     assert "not in the training data: 2" in caplog.text
     caplog.clear()
-    tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
     other = [["S-Y" if tag == "B-X" else tag for tag in tags] for tags in TAGS]
     assert tagger.score(WORDS, other) == 0
     assert "not in the training data: Y" in caplog.text
     caplog.clear()
     tagger.score(WORDS, [["S-X" if tag == "B-X" else tag for tag in tags] for tags in TAGS])
     assert "not in the training" not in caplog.text  # another scheme of the same types
-    with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label\. Pass a label for"):
+    with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label$"):
         tagger.score(WORDS[:2], [TAGS[0], ["O"]])
-    with pytest.raises(UserError, match=r"^2 texts, but labels for 1$"):
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[1, 2\]"):
         tagger.score(WORDS[:2], TAGS[:1])
 
 
@@ -204,15 +194,13 @@ def test_history_and_predictions(trained):
     assert probabilities.shape == (24, 2)
     assert probabilities.sum(axis=1) == pytest.approx(1)
     assert trained.predict([]).tolist() == []
-    with pytest.raises(UserError, match=r"^Input 0: expected a string.* Received: \['a', 'good'"):
+    with pytest.raises(UserError, match=r"Received: \['a', 'good', 'plot'\]"):
         trained.predict([["a", "good", "plot"]])
     assert trained.predict_proba([]).shape == (0, 2)
 
 
 def test_saved_model(trained, tmp_path):
     trained.save(tmp_path / "saved")
-    with pytest.raises(UserError, match=r"exists\. Remove it"):
-        trained.save(tmp_path / "saved")
     again = TextClassifier.load(tmp_path / "saved", predict_batch_size=3)
     assert again.classes_.tolist() == [0, 1]
     np.testing.assert_allclose(again.predict_proba(TEXTS), trained.predict_proba(TEXTS), atol=1e-6)
@@ -228,15 +216,13 @@ def test_saved_model(trained, tmp_path):
     assert results.metrics["eval_accuracy"] == 1
     for estimator, message in (
         (TextRegressor, "is a model for classification, not a TextRegressor"),
-        (TokenClassifier, r"with run_classifier, not run_ner"),
+        (TokenClassifier, "with run_classifier, not run_ner"),
     ):
         with pytest.raises(UserError, match=message):
             estimator.load(tmp_path / "saved")
     for method in ("predict", "save"):
-        with pytest.raises(NotFittedError, match=r"trained model: TextClassifier\.load\('.*saved"):
+        with pytest.raises(NotFittedError, match=r"trained model: TextClassifier\.load\("):
             getattr(TextClassifier(tmp_path / "saved"), method)(["good"])
-    with pytest.raises(UserError, match=r"has no run\.json"):
-        TextClassifier.load(tmp_path)
 
 
 def test_a_loaded_model_continues(trained, tmp_path):
@@ -255,8 +241,7 @@ def test_a_loaded_model_continues(trained, tmp_path):
     assert from_start.history["loss"][0] == trained.history["loss"][0]
 
 
-def test_a_loaded_tagger_continues(tmp_path):
-    tagger = TokenClassifier(CHECKPOINT, **FLAGS).fit(WORDS, TAGS)
+def test_a_loaded_tagger_continues(tagger, tmp_path):
     tagger.save(tmp_path / "saved")
     again = TokenClassifier.load(tmp_path / "saved", train_batch_size=8)
     # The second label does not occur in the new texts.
@@ -274,23 +259,10 @@ def test_a_loaded_tagger_continues(tmp_path):
 @pytest.mark.parametrize(
     ("words", "tags", "message"),
     [
-        (
-            ["good film"],
-            [["B-X", "O"]],
-            r"^text 0: words must be .*, such as \[\['good', 'film'\]\]$",
-        ),
-        (["['good']"], [["O"]], "^text 0: words must be a list.*ast.literal_eval$"),
-        ([["good", "film"]], ["B-X O"], r"^text 0: labels must be a list.*\[\['B-X', 'O'\]\]$"),
-        (
-            [["good", "film"]],
-            [["O"]],
-            "^text 0: 2 words, but 1 label. Pass a label for each word$",
-        ),
-        (
-            [["good", float("nan")]],
-            [["O", "O"]],
-            "^text 0, word 1: must be a string. Received: nan$",
-        ),
+        (["good film"], [["B-X", "O"]], r"^text 0: expected words .* \['good', 'film'\]\. Rec"),
+        ([["good", "film"]], ["B-X O"], r"^text 0: expected labels .* \['B-X', 'O'\]\. Received"),
+        ([["good", "film"]], [["O"]], "^text 0: 2 words, but 1 label$"),
+        ([["good", float("nan")]], [["O", "O"]], "^text 0: expected words. Received: nan$"),
     ],
 )
 def test_words_and_labels_that_are_no_lists_of_one_length(words, tags, message):
@@ -302,7 +274,7 @@ def test_a_loaded_regressor_continues_in_its_unit(tmp_path, caplog):
     numbers = [100 + 20 * label for label in LABELS]
     TextRegressor(CHECKPOINT, **FLAGS).fit(TEXTS, numbers).save(tmp_path / "saved")
     again, rest = TextRegressor.load(tmp_path / "saved"), {"learning_rate": 1e-9}
-    with pytest.raises(UserError, match=r"The labels must be numbers: could not convert .*'good'"):
+    with pytest.raises(ValueError, match="could not convert string"):
         again.score(TEXTS, ["good"] * len(TEXTS))
     before = again.predict(TEXTS)
     for unit in (1, 0.01):  # numbers near 110, and near 1, which alone would not be standardized
@@ -319,27 +291,15 @@ def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
         TextClassifier.load(tmp_path / "model.joblib")
     with pytest.raises(UserError, match="Received: "):
         Predictor(trained)
-    with pytest.raises(UserError, match=r"no run\.json\. .*published.*TextClassifier\.from_check"):
+    with pytest.raises(
+        UserError, match=r"no run\.json\. .*TextClassifier\.from_check.*Predictor\("
+    ):
         TextClassifier.load(CHECKPOINT)
-    with pytest.raises(UserError, match=r"save writes a folder, not a file: .*m\.keras"):
-        trained.save(tmp_path / "m.keras")
     monkeypatch.setenv("HOME", os.path.dirname(CHECKPOINT))
     home = f"~/{os.path.basename(CHECKPOINT)}"
     with pytest.raises(UserError, match="less than one step"):
         TextClassifier(home).fit(TEXTS[:2], LABELS[:2], num_train_epochs=1)
     assert len(BertModel.from_checkpoint(home).weights) > 30
-
-
-def test_folders_of_other_libraries(tmp_path):
-    """They have a model that is trained already, which a Predictor opens after conversion."""
-    (tmp_path / "config.json").write_text("{}")
-    advice = r"convert_checkpoint.py --to=original, then Predictor\(folder, script='run_classifier'"
-    with pytest.raises(UserError, match=f"it has no run.json.* is trained already: {advice}"):
-        TextClassifier.load(tmp_path)
-    (tmp_path / "config.json").unlink()
-    (tmp_path / "labels.txt").write_text("a\nb\n")
-    with pytest.raises(UserError, match=r"is trained already: Predictor\(folder, script='run_ner'"):
-        TokenClassifier.load(tmp_path)
 
 
 def test_save_replaces_only_saved_models(trained, tmp_path):
@@ -349,14 +309,14 @@ def test_save_replaces_only_saved_models(trained, tmp_path):
         (tmp_path / name / "user").mkdir(parents=True)
     trained.save(folder, overwrite=True)
     (folder / "labels.txt").write_text("old")
-    with pytest.raises(UserError, match=r"saved exists.*or pass overwrite=True"):
+    with pytest.raises(UserError, match=r"saved: the folder exists: pass overwrite=True"):
         trained.save(folder)
     trained.save(folder, overwrite=True)
     assert (folder / "labels.txt").read_text() == "0\n1\n"
     (folder / "notes.md").touch()
     (tmp_path / "empty").mkdir()
     for other in (folder, tmp_path / "empty", tmp_path):
-        with pytest.raises(UserError, match=r"exists\..*: it is not only a saved model"):
+        with pytest.raises(UserError, match="exists, and is not only a saved model"):
             trained.save(other, overwrite=True)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["empty", "saved", *others]
@@ -468,7 +428,7 @@ def test_several_labels_for_each_text():
         numbered.score(TEXTS, [list(map(str, row)) for row in numbers])
     with pytest.raises(UserError, match="The labels have 3 columns, but the model has 2"):
         same.score(TEXTS, np.zeros((24, 3)))
-    with pytest.raises(UserError, match="text 1: label good must be 0 or 1"):
+    with pytest.raises(UserError, match="text 1: label good must be 0 or 1. Received: 2"):
         same.fit(TEXTS, table.replace(0, 2))
 
 
@@ -477,13 +437,6 @@ def test_one_label_or_none_for_each_text(caplog):
     classifier = TextClassifier(CHECKPOINT, **FLAGS).fit(TEXTS, labels, num_train_epochs=12)
     assert classifier.predict(TEXTS).tolist() == labels
     assert "no row has two labels" in caplog.text
-
-
-def test_forty_labels():
-    texts, labels = TEXTS * 5, [index % 40 for index in range(120)]
-    classifier = TextClassifier(CHECKPOINT, **FLAGS)
-    assert classifier.fit(texts, labels, num_train_epochs=0.1).classes_.tolist() == [*range(40)]
-    assert classifier.predict_proba(["good"]).shape == (1, 40)
 
 
 def test_regression_of_pairs():
@@ -499,7 +452,7 @@ def test_regression_of_pairs():
     assert regressor.score(pairs, matrix) == regressor.score(pairs, targets.to_numpy())
     same = TextRegressor(CHECKPOINT, **FLAGS).fit(pairs, matrix, num_train_epochs=1)
     np.testing.assert_allclose(same.predict(pairs), regressor.predict(pairs), atol=1e-5)
-    with pytest.raises(UserError, match="text 2 is a text, unlike the others"):
+    with pytest.raises(UserError, match="text 2: a text, unlike the others"):
         regressor.fit([("a", "b"), ("b", "c"), "a"], [0.5, 1, 2])
 
 
@@ -514,116 +467,51 @@ def test_unicode():
     ("texts", "labels", "flags", "message"),
     [
         ("good", [1], {}, "expected texts as a list.* Received: str"),
-        ({"good", "bad"}, [0, 1], {}, "expected texts as a list.* Received: set"),
-        (TEXTS, None, {}, "labels as a list.* Received: NoneType"),
+        (scipy.sparse.eye(2), [0, 1], {}, "expected texts as a list.* Received: "),
+        (("a", "b"), [0], {}, r"Is this a pair, or two texts\? Pass a list: \[\(a, b\)\]"),
+        (
+            pd.DataFrame(dict.fromkeys("abc", TEXTS)),
+            LABELS,
+            {},
+            "The table has 3 columns",
+        ),
+        (TEXTS, None, {}, "expected labels as a list.* Received: NoneType"),
         (TEXTS, LABELS[1:], {}, "Texts and labels differ in number: one has only 23"),
         ([], [], {}, "There are no texts"),
+        (["a", float("nan")], [0, 1], {}, "text 1: the text must be a .* Received: 'NaN'"),
+        ([("a", "b"), ("b", None)], [0, 1], {}, "text 1: the text_pair must be .*: 'null'"),
+        (["a", "b"], [0, None], {}, "text 1: the label must be a string or .*: 'null'"),
+        (["a", ("b", "c", "d")], [0, 1], {}, r"text 1: expected a string, or a pair .*: \('b'"),
+        ([{"text": "a"}], [0], {}, r"text 0: expected a string, or a pair .*: \{'text': 'a'"),
         (
-            ["a", float("nan")],
-            [0, 1],
+            (TEXTS, TEXTS),
+            LABELS,
             {},
-            "text 1: the text must be a string or a finite number. Received: 'NaN'",
+            r"text 0: expected a string, or a pair",
         ),
-        (pd.Series(["a", pd.NA]), [0, 1], {}, "text 1: the text must be .* Received: 'NaN'"),
-        (
-            [("a", "b"), ("b", None)],
-            [0, 1],
-            {},
-            "text 1: the text_pair must be a string or a finite number. Received: 'null'",
-        ),
-        (["a", ("b", "c", "d")], [0, 1], {}, "text 1 must be a string or a pair. Received: .'b'"),
-        (WORDS[2:3], [0], {}, r"Received: \['a', .*for a list of words, ' '\.join\(words\)"),
-        ([{"text": "a"}], [0], {}, r"Pass texts only, such as row\['text'\] of a dict"),
-        (
-            ["a", "b"],
-            [0, None],
-            {},
-            "text 1: the label must be a string or a finite number. Received: 'null'",
-        ),
-        (["a", ("b", "c")], [0, 1], {}, "text 1 is a pair, unlike the others"),
-        (["a", "b"], [0, object()], {}, "text 1 has a value of type object: .* Convert it to a"),
-        (["a", Decimal(1)], [0, 1], {}, "text 1 has a value of type Decimal: .* Convert it to a"),
-        (("a", "b"), [0], {}, r"Is this a pair, or two texts\? Pass a list: \[\(a, b\)\]"),
+        (["a", ("b", "c")], [0, 1], {}, "text 1: a pair, unlike the others"),
+        (["a", "b"], [0, object()], {}, "text 1: a value of type object: .* Convert it to a"),
+        ([b"a", b"b"], [0, 1], {}, "text 0: a value of type bytes: b'a'"),
+        (tf.constant(["a", "b"]), [0, 1], {}, "text 0: a value of type EagerTensor"),
+        (["a", "b"], ["x", " "], {}, "text 1: the label is empty"),
+        (["a", "b"], [0, 0.5], {}, "text 1: the label is 0.5. For numbers, use TextRegressor"),
+        (["a", "b"], np.array([[0.3, 0.7], [1, 0]]), {}, "text 0: label 0 must be 0 or 1. Rec"),
+        (["a", "b"], [0, "0"], {}, "The labels 0 and '0' have the same name"),
+        (["a", "b"], [1, 1], {}, r"All labels are of one class, \['1'\]: nothing to learn"),
+        (TEXTS, LABELS, {"validation": 0.2}, r"expected validation=\(texts, labels\)\. Received"),
+        (TEXTS, LABELS, {"eval_every": "1"}, "eval_every needs fit.*validation="),
+        (TEXTS, LABELS, {"do_export": True}, "do_export needs output_dir"),
+        (TEXTS, LABELS, {"dev_fraction": 0.2}, "determines dev_fraction.*fit.texts, labels, valid"),
         (
             TEXTS,
             LABELS,
             {"init_checkpoint": TextClassifier()},
-            "init_checkpoint cannot be a TextClassifier: save it, and pass its folder",
+            "cannot be a TextClassifier: save it",
         ),
-        (["a", "b"], ["x", " "], {}, "text 1: the label is empty"),
-        (["a", "b"], [0, 0.5], {}, "text 1: the label is 0.5. For numbers, use TextRegressor"),
-        (["a", "b"], [[0.3, 0.7], [1, 0]], {}, "the label is 0.3.* pass its folder as teacher"),
-        (
-            ["a", "b"],
-            np.array([[0.3, 0.7], [1, 0]]),
-            {},
-            "text 0: label 0 must be 0 or 1. Received: 0.3",
-        ),
-        (
-            ["a", "b"],
-            np.array([["a", "x"], ["b", "y"]]),
-            {},
-            "text 0: label 'a' is not a number",
-        ),
-        (scipy.sparse.eye(2), [0, 1], {}, "expected texts as a list.* Received: "),
-        (["a", "b"], [0, "0"], {}, "The labels 0 and '0' have the same name"),
-        (
-            ["a", "b"],
-            [1, 1],
-            {},
-            r"All labels are of one class, \['1'\]: nothing to learn",
-        ),
-        (["a", "\ud800"] * 4, [0, 1] * 4, {}, r"^text 1: the text must be a string"),
-        (TEXTS, LABELS, {"eval_every": "1"}, "eval_every needs fit.*validation="),
-        (
-            TEXTS,
-            LABELS,
-            {"validation": 0.2},
-            "validation must be .texts, labels., not 0.2.*list.zip",
-        ),
-        (TEXTS, LABELS, {"task_name": "MRPC"}, "fit determines task_name"),
-        ((TEXTS, TEXTS), LABELS, {}, r"text 0 must be .* For two columns, pass list\(zip\(a, b"),
-        (TEXTS, LABELS, {"dev_fraction": 0.2}, "determines dev_fraction.*fit.texts, labels, valid"),
-        (TEXTS, LABELS, {"eval_file": "dev.tsv"}, "fit determines eval_file"),
-        (TEXTS, LABELS, {"text_column": "review"}, "fit determines text_column"),
-        (TEXTS, LABELS, {"quoted": "yes"}, "fit determines quoted"),
-        (
-            TEXTS,
-            LABELS,
-            {"problem_type": "multi_label_classification"},
-            "fit determines problem_type",
-        ),
-        (TEXTS, LABELS, {"do_predict": True}, r"fit determines do_predict.* or predict\(texts"),
-        (TEXTS, LABELS, {"do_eval": True}, "do_eval needs fit.*validation="),
-        (TEXTS, LABELS, {"num_runs": 2}, "num_runs needs fit.*validation="),
-        (TEXTS, LABELS, {"do_export": True}, "do_export needs output_dir"),
-        (TEXTS, LABELS, {"resume": "auto"}, "resume needs output_dir"),
-        ([b"a", b"b"], [0, 1], {}, r"text 0 has a value of type bytes. .*\[x.decode\(\) for"),
-        (np.array([b"a", b"b"]), [0, 1], {}, "text 0 has a value of type bytes_"),
-        (["a", "b"], [b"x", b"y"], {}, "text 0 has a value of type bytes"),
-        (tf.constant(["a", "b"]), [0, 1], {}, r"text 0 .* type EagerTensor. .*\[x.numpy\(\) for"),
-        (
-            TEXTS,
-            LABELS,
-            {"sample_weight": [1] * 24},
-            "'sample_weight' for TextClassifier. Did you mean 'class_weights'",
-        ),
+        (TEXTS, LABELS, {"sample_weight": [1]}, "'sample_weight' for TextC.* class_weights"),
         (TEXTS, LABELS, {"class_weights": {"a,b": 2}}, "--class_weights: 'a,b' has a comma"),
-        (
-            pd.DataFrame({"id": LABELS, "text": TEXTS, "label": LABELS}),
-            LABELS,
-            {},
-            r"The table has 3 columns: pass one or two, such as frame\['text'\]",
-        ),
-        ([{"text": "a"}, {"text": "b"}], [0, 1], {}, r"text 0 must be a string.*row\['text'\]"),
         (TEXTS, LABELS, {"max_seq_length": 999}, "max_seq_length=999 exceeds the model's 512"),
-        (TEXTS, LABELS, {"learning_rate": -1.0}, "learning_rate must be between 1e-30 and 1e+30"),
-        (
-            TEXTS,
-            LABELS,
-            {"validation": (["a"], [7])},
-            "^validation text 0: label '7' is not one of 0",
-        ),
+        (TEXTS, LABELS, {"validation": (["a"], [7])}, "^validation text 0: label '7' is not one"),
     ],
 )
 def test_mistakes_are_reported_by_their_place(temporary, texts, labels, flags, message):

@@ -173,15 +173,10 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
 @pytest.mark.parametrize(
     ("prompts", "flags", "expected"),
     [
-        (
-            {"search_query": "slow ", "search_document": "fast "},
-            {},
-            "'slow ' before each query, 'f",
-        ),
+        ({"search_query": "slow ", "search_document": "fast "}, {}, "each passage: 'fast '"),
         ({"s2p": "slow ", "s2s": "a "}, {}, "the prompts s2p, s2s are not used. Pass --query_pref"),
         ({"s2p": "slow "}, {"query_prefix": "", "passage_prefix": ""}, None),
-        ({"query": "slow ", "clustering": "a "}, {}, "Prefixes: 'slow ' before each query, ''"),
-        ({"s2p": ""}, {}, None),
+        ({"query": "slow ", "clustering": "a "}, {}, "Prefix of each query: 'slow '"),
     ],
 )
 def test_names_of_declared_prompts(folder, run_log, prompts, flags, expected):
@@ -199,7 +194,7 @@ def test_unsupported_declarations_are_rejected(folder):
         SearchEncoder(options(folder))
 
 
-def test_declared_prefixes_are_used(folder, run_log):
+def test_declared_prefixes_are_used(folder):
     declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
     prompts = {"prompts": {"query": "slow ", "passage": "fast "}, "similarity_fn_name": "cosine"}
     settings = folder / "model" / "config_sentence_transformers.json"
@@ -215,7 +210,6 @@ def test_declared_prefixes_are_used(folder, run_log):
         for text in (search(folder), search(folder, query_file=folder / "typed.txt", **flags))
     )
     assert declared == typed
-    assert "Prefixes: 'slow ' before each query, 'fast ' before each text" in run_log.text
 
 
 @pytest.mark.parametrize(
@@ -242,7 +236,6 @@ def test_tables_of_texts(folder, name, text, flags):
 @pytest.mark.parametrize(
     ("name", "text", "columns"),
     [
-        ("a.tsv", "body\nthe good film\na slow story\n", {"text_column": "body"}),
         ("a.jsonl", '{"text": "the good film"}\n{"id": 2, "text": "a slow story"}\n', {}),
         (
             "a.csv",
@@ -256,15 +249,6 @@ def test_rows_without_ids_are_numbered(folder, name, text, columns):
     index = build_index(folder, input_file=folder / name, **columns)
     found = [index.text(row) for row in (0, 1)]
     assert found == [("1", "the good film"), ("2", "a slow story")]
-
-
-def test_headers_that_are_read_as_data(folder, run_log):
-    (folder / "a.csv").write_text("Id,Review\n7,the good film\n")
-    build_index(folder, input_file=folder / "a.csv", text_column="2")
-    (folder / "queries.tsv").write_text("id\tquery\nq1\tslow\n")
-    search(folder, query_file=folder / "queries.tsv")
-    for name in ("a.csv", "queries.tsv"):
-        assert f"{folder}/{name}:1: looks like a header, but is read as data" in run_log.text
 
 
 def test_files_of_queries_and_results(folder):
@@ -314,10 +298,9 @@ def test_typed_lines_with_ids_are_reported(folder, monkeypatch, run_log):
     build_index(folder)
     typed = b"a film\nq1\tslow\nq2\tfast\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed)))
-    run(options(folder, top_k=1))
-    assert run_log.text.count("To read ids, pass --query_file=-") == 1
-    assert "<stdin>:2: tabs and JSON are searched as text" in run_log.text
-    with pytest.raises(UserError, match="--input_file and --query_file are both the standard in"):
+    registry.run(options(folder, top_k=1))
+    assert run_log.text.count("tabs and JSON are searched as text") == 1
+    with pytest.raises(UserError, match="<stdin> contains no text"):
         run(options(folder, input_file="-", query_file="-"))
 
 
@@ -325,7 +308,7 @@ def test_long_queries_are_reported(folder, run_log):
     (folder / "queries.txt").write_text("slow " * 30)
     build_index(folder)
     search(folder)
-    assert "A query is longer than max_seq_length=20 and was truncated" in run_log.text
+    assert "1 of 1 text is longer than max_seq_length=20 and was truncated" in run_log.text
 
 
 @pytest.mark.parametrize(
@@ -336,8 +319,6 @@ def test_long_queries_are_reported(folder, run_log):
         ({"text_column": "t"}, "--text_column needs --input_file"),
         ({"input_file": "x", "output_file": "y"}, "only the index is built: also pass --query"),
         ({"rerank_top_k": 5}, "--rerank_top_k needs --rerank_model"),
-        ({"rerank_model": "m", "rerank_top_k": 5}, "--rerank_top_k must be at least --top_k=10"),
-        ({"top_k": 0}, "--top_k must be between 1 and"),
     ],
 )
 def test_invalid_options(folder, flags, message):
@@ -362,14 +343,13 @@ def test_invalid_texts(folder, name, text, flags, message):
     column = {"text_column": "t"} if flags else {}
     with pytest.raises(UserError, match=message):
         build_index(folder, input_file=folder / name, **column, **flags)
-    with pytest.raises(UserError, match=r"There is no index in .*index. Build it: pass --input_f"):
+    with pytest.raises(UserError, match=r"index: no index\. Pass --input_file"):
         search(folder)
 
 
 def test_invalid_queries(folder):
     build_index(folder)
     for text, message in (
-        ("q1\ta\nb\n", r"queries.txt:2: 1 column, but 2 in the first row"),
         ("q1\ta\nq1\tb\n", r"queries.txt:2: the id 'q1' occurs a second time"),
         ("", "queries.txt contains no text"),
         ("q\td\t1\n", "queries.txt:1: expected an object .* or the columns id and text"),
@@ -383,23 +363,28 @@ def test_invalid_queries(folder):
     assert not (folder / "found.run").exists()
 
 
-@pytest.mark.parametrize("beginning", ["", "q{}\t"])
-@pytest.mark.parametrize("query", ["<b>which</b> film", "which film"])
-def test_queries_with_markup(query, beginning, tmp_path, run_log):
-    (tmp_path / "queries.txt").write_text("".join(f"{beginning}{query}\n".format(n) for n in "12"))
-    assert len(read_queries(str(tmp_path / "queries.txt"))) == 2
-    expected = "queries.txt: 2 of 2 lines have tabs, JSON or HTML"
-    assert (expected in run_log.text) == ("<" in query)
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("which film\n<b>which</b> one\n<b>which</b> plot\n", "2 of 3 lines have tabs, JSON or"),
+        ("q1\t<b>which</b> film\nq2\t<b>which</b> plot\n", "2 of 2 lines have tabs, JSON or HTML"),
+        ("<top>\n<num> Number: 301\n<title> crime\n</top>\n", "2 of 4 lines are tags of"),
+        ("301 0 FBIS3-10082 1\n301 0 FBIS3-10169 0\n", "2 of 2 lines are words and counts, or q"),
+        ("which film\nwhich plot\n", ""),
+    ],
+)
+def test_queries_that_are_no_plain_texts(text, problem, tmp_path, run_log):
+    (tmp_path / "queries.txt").write_text(text)
+    assert len(read_queries(str(tmp_path / "queries.txt"))) == text.count("\n")
+    assert problem in run_log.text
+    assert bool(problem) == ("queries.txt: " in run_log.text)
 
 
-def test_texts_that_are_all_the_same(folder):
+def test_texts_that_are_all_the_same(folder, run_log):
     (folder / "a.tsv").write_text("id\tlang\n1\ten\n2\ten\n")
     flags = {"input_file": folder / "a.tsv", "text_column": "lang", "id_column": "id"}
-    with pytest.raises(UserError, match=r"^All 2 texts are the same: 'en'"):
-        build_index(folder, **flags)
-    with open(folder / "a.tsv", "a") as file:
-        file.write("3\tde\n")
-    assert len(build_index(folder, **flags).vectors) == 3
+    build_index(folder, **flags)
+    assert "a.tsv: all 2 rows have the text 'en'" in run_log.text
 
 
 def test_prefixes_that_leave_no_room(folder):
@@ -419,8 +404,8 @@ NO_INDEX = "no index, or one of a newer version"
         ({"version": 2}, NO_INDEX),
         ({"num_texts": 3, "num_encoded": 3}, r"damaged \(other sizes\)"),
         ({"num_encoded": 6}, NO_INDEX),
-        *[({name: "x"}, NO_INDEX) for name in ("version", "num_texts", "checksums", "input")],
-        *[({name: None}, NO_INDEX) for name in ("model", "texts", "num_encoded")],
+        ({"num_texts": "x"}, NO_INDEX),
+        ({"model": None}, NO_INDEX),
         ({"checksums": ["x"]}, r"damaged \(the vectors from row 0 on\)"),
     ],
 )
@@ -435,14 +420,9 @@ def test_damaged_manifests(folder, change, message):
 def test_manifests_that_cannot_be_read(folder):
     build_index(folder)
     path = folder / "index" / "index.json"
-    path.write_text("{}")
-    with pytest.raises(UserError, match=NO_INDEX):
-        search(folder)
     path.write_text('{"version": 1,')
     with pytest.raises(UserError, match=r"index\.json:1: invalid JSON"):
         search(folder)
-    with pytest.raises(UserError, match=r"There is no index in .*index\.json"):
-        search(folder, index_dir=path)
 
 
 @pytest.mark.parametrize("name", ["vectors.npy", "texts.jsonl", "offsets.npy"])
@@ -540,16 +520,12 @@ def test_reranking(folder, monkeypatch, script):
 def test_models_that_are_no_cross_encoders(folder):
     build_index(folder)
     (folder / "run.json").write_text('{"script": "run_ner"}')
-    with pytest.raises(UserError, match=r"no cross-encoder: run_ner trained it\. Pass"):
+    with pytest.raises(UserError, match="run_ner trained no cross-encoder"):
         search(folder, rerank_model=folder)
     ranker = shutil.copytree(folder / "model", folder / "ranker")
     (ranker / "run.json").write_text('{"script": "run_ranking", "flags": {"max_seq_length": 16}}')
     with pytest.raises(UserError, match="output_weights"):
         search(folder, rerank_model=ranker)
-    single = {"script": "run_classifier", "flags": {"text_column": "t", "text_pair_column": None}}
-    (folder / "run.json").write_text(json.dumps(single))
-    with pytest.raises(UserError, match="it was trained on single texts"):
-        search(folder, rerank_model=folder)
 
 
 def test_models_that_are_no_encoders(folder, run_log):
@@ -566,18 +542,11 @@ def test_models_that_are_no_encoders(folder, run_log):
     path.write_text('{"script": "run_ner", "flags": {}}')
     build_index(folder)
     assert "run_ner trained it, not for comparing vectors" in run_log.text
-    path.write_text('{"script": "run_embeddings", "flags": {"max_query_length": 6}}')
-    run_log.clear()
-    shutil.rmtree(folder / "index")
-    declare(folder / "model", {"pooling_mode": "cls"}, [NORMALIZE])
-    build_index(folder, max_seq_length=20)
-    assert "max_query_length=6 of training does not apply" in run_log.text
-    assert "trained it" not in run_log.text
 
 
 def test_model_and_index_swapped(folder):
     build_index(folder)
-    with pytest.raises(UserError, match=r"There is no index in .*model"):
+    with pytest.raises(UserError, match="model: no index"):
         search(folder, index_dir=folder / "model")
     with pytest.raises(UserError, match="index contains no checkpoint"):
         search(folder, init_checkpoint=folder / "index")
@@ -586,7 +555,7 @@ def test_model_and_index_swapped(folder):
 def test_texts_that_have_the_prefix_already(folder, run_log):
     (folder / "texts.txt").write_text("text: good\ntext: slow\nfilm\n")
     build_index(folder, passage_prefix="text: ")
-    assert "2 of 3 texts have the prefix 'text: ' already, and it is added" in run_log.text
+    assert "2 of 3 texts have the prefix 'text: ' already" in run_log.text
     run_log.clear()
     (folder / "queries.txt").write_text("query: good\nquery: slow\n")
     search(folder, passage_prefix="text: ")
@@ -595,26 +564,12 @@ def test_texts_that_have_the_prefix_already(folder, run_log):
     assert run_log.text.count("2 of 2 texts have the prefix 'query: ' already") == 1
 
 
-def test_lines_that_are_no_plain_texts(folder, run_log):
-    (folder / "texts.txt").write_text("1\tthe good film\n2\ta slow story\nplot\n")
-    build_index(folder)
-    message = "texts.txt: 2 of 3 lines have tabs, JSON or HTML"
-    assert re.search(f"{message}, such as .*Select a column with --text_column", run_log.text)
-    run_log.clear()
-    shutil.rmtree(folder / "index")
-    (folder / "texts.txt").write_text("the good film\na slow story\nplot\tfast\n")
-    assert len(build_index(folder).vectors) == 3
-    assert "tabs" not in run_log.text
-
-
 def test_results_do_not_replace_the_index(folder):
     build_index(folder)
     before = contents(folder)
-    for name in ("texts.jsonl", "found.jsonl"):
-        with pytest.raises(UserError, match="is inside --index_dir"):
-            search(folder, output_file=folder / "index" / name)
+    with pytest.raises(UserError, match="is also an input"):
+        search(folder, output_file=folder / "index" / "texts.jsonl")
     assert contents(folder) == before
-    assert search(folder, output_file=f"{folder}/index/../found.jsonl")
 
 
 @pytest.mark.slow
@@ -637,7 +592,7 @@ def test_reranking_with_trained_models(folder):
     for kind, labels in ((TextRegressor, [1.0, 0.0]), (TextClassifier, ["x", "y"])):
         estimator = kind(str(folder / "model"), **flags).fit(pairs, labels * 5)
         estimator.save(folder / kind.__name__)
-    with pytest.raises(UserError, match="is no cross-encoder: it predicts no number"):
+    with pytest.raises(UserError, match="run_classifier trained no cross-encoder"):
         search(folder, rerank_model=folder / "TextClassifier")
     lines = search(folder, rerank_model=folder / "TextRegressor", top_k=5).splitlines()
     found = json.loads(lines[0])["results"]

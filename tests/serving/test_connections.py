@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import functools
 import socket
 import time
@@ -12,7 +11,7 @@ import pytest
 import uvicorn
 
 from bert_tf.serving import connections
-from bert_tf.serving.connections import limit_by_files, log_errors_of_files_once
+from bert_tf.serving.connections import limit_by_files
 from bert_tf.serving.options import ServingOptions
 from bert_tf.serving.server import listen
 from tests.oracle import ROOT
@@ -72,17 +71,6 @@ def test_limit_of_files_is_raised(monkeypatch):
     assert limit_by_files(1000) == 1000
     limits[:] = [resource.RLIM_INFINITY] * 2
     assert limit_by_files(1000) == 1000
-
-
-def test_too_many_open_files_are_logged_once(run_log):
-    async def run():
-        log_errors_of_files_once()
-        for error in (OSError(errno.EMFILE, "x"), OSError(errno.ENFILE, "x"), KeyError("other")):
-            asyncio.get_running_loop().call_exception_handler({"message": "", "exception": error})
-
-    asyncio.run(run())
-    assert run_log.text.count("Too many open files") == 1
-    assert "KeyError: 'other'" in run_log.text
 
 
 REQUEST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}"

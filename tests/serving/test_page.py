@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-from bert_tf import Predictor
 from tests.oracle import golden
 from tests.report.test_browser import BROWSERS
 from tests.serving.servers import in_new_process
@@ -132,7 +131,6 @@ def test_predictions_of_all_tasks(visit, width):
     assert page.submit("the film", "the film") == "cosine similarity\n1.000"
 
 
-@pytest.mark.skipif(not hasattr(Predictor, "explain"), reason="needs Predictor.explain")
 @pytest.mark.parametrize("width", WIDTHS)
 def test_colors_of_tokens(visit, width):
     page = visit(width=width)

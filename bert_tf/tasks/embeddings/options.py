@@ -61,6 +61,7 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
         "The positive is a translation of the anchor: the --teacher's vector of the anchor is the "
         "target of both.",
         affects=ROWS,
+        needs=("teacher",),
     )
     eval_batch_size: int = option(32, "Evaluation batch size, in texts.", affects=RESULTS)
 
@@ -97,9 +98,6 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
 
     def check(self) -> None:
         """Checks the options without reading any data files."""
-        if self.loss_scale < 1:
-            expected = "--loss_scale must be at least 1: it is 1 / temperature"
-            raise UserError(f"{expected}. Received: {self.loss_scale}")
         super().check()
         self.check_columns()
         _ = self.sizes
@@ -107,15 +105,11 @@ class EmbeddingsOptions(MatchOptions, FineTuningOptions, affects=DATA):
             expected = f"between 3 and --max_seq_length={self.max_seq_length}"
             raise UserError(f"--max_query_length must be {expected}. Received: {self.query_length}")
         if self.do_predict:
-            advice = "pass this --output_dir as --init_checkpoint to extract_features.py"
-            raise UserError(f"--do_predict is not supported: {advice}")
+            raise UserError("--do_predict is not supported: use extract_features.py")
         for columns in self.training_columns() if self.do_train else []:
             if self.loss != IN_BATCH and columns.isdisjoint({"score", "label"}):
-                expected = "needs --score_column or --label_column, for all data sets"
-                raise UserError(f"--loss={self.loss} {expected}")
+                raise UserError(f"--loss={self.loss} needs --score_column or --label_column")
             if self.loss == IN_BATCH and "score" in columns:
                 raise UserError(f"--loss={IN_BATCH} would ignore the scores: pass --loss=cosent")
-        if self.translations and not self.teacher:
-            raise UserError("--translations needs --teacher, which computes the targets")
         if self.do_train and self.loss != "cosine" and self.train_batch_size == 1:
             raise UserError(f"--loss={self.loss} compares rows: raise --train_batch_size=1")

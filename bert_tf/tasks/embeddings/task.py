@@ -111,8 +111,7 @@ class Embeddings(Task):
         run, path = self.options, self.options.teacher or ""
         lower_case = find_source(path).do_lower_case
         spec = vector_spec(RunFolder.of(path), default=run.pooling)
-        if spec.lower_case:
-            raise UserError("it lower-cases texts by itself, which is not supported", at=path)
+        spell = str.lower if spec.lower_case else str
         teacher_options = EmbeddingsOptions(
             init_checkpoint=path,
             do_lower_case=run.do_lower_case if lower_case is None else lower_case,
@@ -124,13 +123,12 @@ class Embeddings(Task):
         teacher = Embeddings(*read_model_files(teacher_options))
         query_prefix, prefix = teacher.options.query_prefix, teacher.options.passage_prefix
         if (size := teacher.vector_size) != self.vector_size:
-            sizes = f"has vectors of size {size}, but this model of {self.vector_size}"
-            advice = "Write its cosines to a column for --loss=cosine"
-            raise UserError(f"--teacher={path} {sizes}", fix=advice)
+            own = f"but this model of {self.vector_size}"
+            raise UserError(f"--teacher={path} has vectors of size {size}, {own}")
 
         def texts(match: Match) -> list[Text]:
-            passages = [Text(prefix * bool(x) + x) for x in self._passages(match)]
-            query = Text(query_prefix + match.anchor, True)
+            passages = [Text(spell(prefix * bool(x) + x)) for x in self._passages(match)]
+            query = Text(spell(query_prefix + match.anchor), True)
             return [query, query if run.translations else passages[0], *passages[1:]]
 
         return VectorTeacher(self, teacher, texts, (1 + run.num_passages, size), devices)
@@ -157,7 +155,7 @@ class Embeddings(Task):
         yield from data.check(split, train_examples, options.num_passages - 1, prefixes)
         num_queries = examples.num_queries if isinstance(examples, Judged) else 0
         if 0 < num_queries == len(examples) - 1 and not options.is_scored(split):
-            yield f"{data.path}: only 1 passage to find, so that all metrics are 1"
+            yield f"{data.path}: only 1 passage: all metrics are 1"
         if split == "train" and options.sizes and self.vector_size not in options.sizes:
             yield f"--matryoshka_dims leaves out the whole size, {self.vector_size}"
         folder = RunFolder.of(options.init_checkpoint or "")

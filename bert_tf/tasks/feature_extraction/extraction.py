@@ -18,14 +18,12 @@ from bert_tf.data.beam import convert_files, for_each_on_beam
 from bert_tf.data.texts import Text, check_lines, read_lines
 from bert_tf.finetuning.encoder import Encoder, EncoderFiles, TextFeatures, read_encoder
 from bert_tf.finetuning.engines import checkpoint_id
-from bert_tf.finetuning.prediction import PairCheck, require_texts
+from bert_tf.finetuning.prediction import require_texts
 from bert_tf.options.declare import DATA, PATH, RESULTS, ROWS, WEIGHTS, DefaultStr
 from bert_tf.tables.texts import STDIN, display_name, read_columns
 from bert_tf.tasks.feature_extraction.feature_files import FORMATS
 from bert_tf.tasks.feature_extraction.options import ExtractionOptions
 
-# Extensions of output files that suggest a different format than JSON lines.
-_NON_JSON_EXTENSIONS = (".npy", ".npz", ".csv", ".tsv", ".pt", ".pkl", ".h5", ".parquet")
 # Only one thread of a worker extracts at a time: TensorFlow uses all cores anyway.
 _worker_lock = threading.Lock()
 # The model of a worker.
@@ -93,13 +91,10 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
     if not any(map(any, texts_ahead)):
         raise UserError(f"{name} contains no text")
     del texts_ahead  # so that the texts are not kept for it
-    if options.file_format == "jsonl" and output_file.lower().endswith(_NON_JSON_EXTENSIONS):
-        warn("JSON lines will be written, see --output_format", at=output_file)
     extractor = get_extractor(total)
     extractor.num_texts = extractor.num_truncated = 0
     if any(extractor.spec.prompts.values()):
         note(f"No prompt is added to the texts: {dict(extractor.spec.prompts)}")
-    options = dataclasses.replace(extractor.options, input_file=input_file)
     indexed_texts, empty = enumerate(texts), []
     with (
         files.atomic_write(output_file) as temporary,
@@ -115,7 +110,8 @@ def _extract_file(options: ExtractionOptions, get_extractor: Callable[[int], "Ex
                 write(index, *text_features)
             empty += [i + 1 for i, text in chunk if not all(x is None or x.strip() for x in text)]
             progress.update(len(chunk))
-    note(f"Features of {counted(extractor.num_texts, 'text')}: {output_file}")
+    kind = options.file_format
+    note(f"Features of {counted(extractor.num_texts, 'text')} as {kind}: {output_file}")
     if empty:
         are_empty = counted(len(empty), "text", "are empty", of=extractor.num_texts)
         warn(f"{are_empty}, first text {empty[0]}", at=name)
@@ -131,12 +127,8 @@ def _read(path: str, columns: Mapping[str, str | None], **layout: str) -> Iterat
 def _warn_about_texts(path: str, texts: Sequence[Text], is_table: bool) -> None:
     """Warns about the first texts of the input, and about how it was read."""
     lines = [" ".join(filter(None, text)) for text in texts]
-    if count := sum("|||" in line for line in lines):
-        warn(
-            f"||| is part of {count} of the first {counted(len(lines), 'text')}",
-            at=path,
-            fix="Write a pair as A ||| B, with spaces",
-        )
+    if any("|||" in line for line in lines):
+        warn("texts have |||, but only A ||| B, with spaces, is a pair", at=path)
     if not is_table:
         for problem in check_lines(path, lines, "Select a column with --text_column"):
             warn(problem, at=path)
@@ -156,7 +148,6 @@ class Extractor(Encoder):
         settings = {"one_hot": options.use_one_hot_embeddings, "total": total}
         source = display_name(options.input_file or "Inputs")
         super().__init__(encoder_files, layers, options.batch_size, source=source, **settings)
-        self._check_pairs = PairCheck(trained_on_pairs=None)
 
     def __call__(self, inputs: Sequence[Any]) -> list[TextFeatures]:
         """Computes the features of strings and tuples of two strings, for a `Predictor`."""
@@ -169,11 +160,10 @@ def _read_encoder(options: ExtractionOptions) -> EncoderFiles:
     """Reads the files of the encoder, and completes pooling and layers in its options."""
     encoder = read_encoder(options, options.pooling)
     layers = options.layers
-    if encoder.spec.is_declared:
-        if not isinstance(layers, DefaultStr) and layers != "-1":
-            warn(f"{encoder.folder} is for --layers=-1, not {layers}")
-        else:
-            layers = "-1"
+    if encoder.spec.is_declared and (isinstance(layers, DefaultStr) or layers == "-1"):
+        layers = "-1"
+    elif encoder.spec.is_declared:
+        warn(f"{encoder.folder} is for --layers=-1, not {layers}")
     complete = dataclasses.replace(encoder.options, pooling=encoder.spec.pooling, layers=layers)
     complete.layer_indexes(encoder.config.num_hidden_layers)
     return encoder._replace(options=complete)

@@ -58,8 +58,7 @@ def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
     its shape, which is known only at the end, features are first written to a temporary file.
     """
     if files.is_stream(path):
-        problem = f"{path} is a pipe or device, to which .npz files cannot be written"
-        raise UserError(f"{problem}: pass a file, or --output_format=jsonl or tfrecord")
+        raise UserError("a pipe or device, which cannot be an .npz file", at=path)
     all_tokens: list[str] = []
     row_splits, shape = [0], (len(layers), 0)
     with tempfile.TemporaryFile() as features:

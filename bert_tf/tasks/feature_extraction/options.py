@@ -1,9 +1,7 @@
 """Options of `extract_features.py`."""
 
 import dataclasses
-import re
 
-from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.data.beam import BeamOptions
 from bert_tf.data.split_files import LayoutOptions
@@ -96,13 +94,12 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, LayoutOptions,
         try:
             indexes = [int(index) for index in self.layers.split(",")]
         except ValueError:
-            message = "--layers must be comma-separated integers, such as -1,-2"
-            raise UserError(f"{message}. Received: {self.layers}") from None
+            expected = "expected integers, such as -1,-2"
+            raise UserError(f"{expected}. Received: {self.layers}", at="--layers") from None
         count = num_hidden_layers
-        invalid = [index for index in indexes if count and not -count <= index < count]
-        if invalid and count:
-            valid = f"The model has {count}: 0 to {count - 1}, or -1 (the last) to -{count}"
-            raise UserError(f"--layers={self.layers}: there is no layer {invalid[0]}. {valid}")
+        if count and (invalid := [x for x in indexes if not -count <= x < count]):
+            layers = f"0 to {count - 1}, or -1 (the last) to -{count}"
+            raise UserError(f"there is no layer {invalid[0]}, but {layers}", at="--layers")
         return indexes
 
     def check_model(self) -> None:
@@ -116,8 +113,4 @@ class ExtractionOptions(BeamOptions, ModelOptions, EngineOptions, LayoutOptions,
         self.check_required()
         self.check_model()
         check_needs(self)
-        path = self.input_file or ""
-        if not self.beam_runner and re.search("[,*?]", path) and not files.exists(path):
-            advice = "For several, pass --beam_runner=DirectRunner, or join them with cat"
-            raise UserError(f"--input_file={path} is not the name of a file", fix=advice)
         self.check_layout("text_pair_column")

@@ -115,8 +115,7 @@ class Choices:
             rows.append(Match(anchor, positive, (*hard, *found, *drawn), score / highest))
             numbers += len(hard), len(found), len(drawn)
         if self.run and not any(_key(match.anchor) in self.run for match in rows):
-            problem = "the run has no candidates for these queries"
-            raise UserError(problem, at=self.data.path)
+            raise UserError("the run has no candidates for these queries", at=self.data.path)
         if any(len(row.negatives) < count for row in rows):
             number = counted(len(self.passages), "passage")
             problem = f"--num_negatives={count} needs more than {number}"
@@ -160,16 +159,12 @@ class Choices:
                 raise UserError(problem, at=self.data.path)
             warn(problem, at=self.data.path)
         if not self.run and all(x.all() for x in gains):
-            problem = "all passages that are ranked are relevant, so that all metrics are 1"
-            warn(problem, at=self.data.path)
+            warn("only relevant passages: all metrics are 1", at=self.data.path)
         if num_empty:
             empty = f"{num_empty} of {len(judged)}"
             warn(f"queries without candidates, which count as 0: {empty}", at=self.data.path)
-        kind = "the candidates of a run"
-        if not self.run:
-            kind = "relevant passages, and hard negatives or random ones"
         number = f"{counted(len(ranked), 'pair')} (number of queries: {len(judged)})"
-        note(f"ranks {number}: {kind}", at=self.data.path)
+        note(f"ranks {number}", at=self.data.path)
         return ranked
 
 

@@ -5,7 +5,7 @@ import dataclasses
 from bert_tf.base.errors import UserError
 from bert_tf.data.match_options import MatchOptions
 from bert_tf.finetuning.options import FineTuningOptions
-from bert_tf.options.declare import DATA, PATH, RESULTS, ROWS, option, value_for
+from bert_tf.options.declare import DATA, PATH, RESULTS, ROWS, option
 
 POINTWISE = "pointwise"
 
@@ -58,8 +58,6 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
         super().check()
         if self.do_train or self.evaluates:
             self.check_columns()
-        if self.evaluates and self.top_k == 1 and not value_for(self.run_file or "", "eval"):
-            raise UserError("--top_k must be at least 2 without --run_file, or all metrics are 1")
         if self.do_train and self.loss != POINTWISE and self.is_scored("train"):
             raise UserError(f"--loss={self.loss} would ignore the scores: pass --loss={POINTWISE}")
         if self.do_train and not (self.is_scored("train") or self.num_negatives):

@@ -74,9 +74,10 @@ def test_records_have_the_vectors_that_the_folder_declares(options, teacher):
 
 def test_teacher_of_sentence_transformers(options, teacher, tmp_path):
     folder = tmp_path / "converted"
-    request = {"to": "hugging_face", "head": "encoder", "do_lower_case": True}
+    request = {"to": "hugging_face", "head": "encoder", "do_lower_case": False}
     convert(find_source(str(teacher)), ConversionOptions(output=str(folder), **request))
-    for name, text in declaration("mean", False, 20, 16, {"document": "a "}).items():
+    # The model is cased, and the encoder lower-cases texts before.
+    for name, text in declaration("mean", False, 20, 16, {"document": "A "}, True).items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
     run = dataclasses.replace(options, teacher=str(folder))
@@ -152,7 +153,7 @@ def test_mistakes(options, teacher, tmp_path):
         with pytest.raises(UserError, match=match):
             registry.run(dataclasses.replace(options, **changes))
 
-    fail("has vectors of size 16, but this model of 32. .* --loss=cosine", pooling="mean_max")
+    fail("has vectors of size 16, but this model of 32", pooling="mean_max")
     fail("--translations needs --teacher", teacher=None, translations=True)
     fail("No checkpoint .*missing", teacher=str(tmp_path / "missing"))
     copy = tmp_path / "dense"

@@ -124,7 +124,7 @@ def test_beam_options_need_a_runner(options):
 
 
 def test_wrong_flags_are_found_before_the_pipeline(options, tmp_path):
-    with pytest.raises(UserError, match=r"--layers=5: there is no layer 5"):
+    with pytest.raises(UserError, match="--layers: there is no layer 5"):
         extraction.run(dataclasses.replace(options, layers="5"))
     for path in tmp_path.glob("*.txt"):
         path.write_text("")

@@ -129,11 +129,7 @@ def test_transformer_in_a_subfolder(model, tmp_path):
     [
         ([], {"pooling": "mean", "layers": "-1"}, "declares pooling=cls, not --pooling=mean"),
         ([NORMALIZE], {"pooling": "cls", "layers": "-1"}, "declares pooling=cls, normalized, not"),
-        (
-            [DENSE],
-            {"pooling": "cls", "layers": "-1"},
-            "declares the modules Transformer, Pooling, ",
-        ),
+        ([DENSE], {"pooling": "cls", "layers": "-1"}, "declares the modules Transformer, Pool"),
         ([], {"layers": "-2"}, "is for --layers=-1, not -2"),
         ([], {"max_seq_length": 6}, "is for --max_seq_length=20, not 6"),
         ([], {"layers": "-1", "max_seq_length": 20}, None),
@@ -154,8 +150,8 @@ def test_contradictory_flags_warn(model, run_log, modules, flags, warning):
     [
         (CLS, [DENSE], "declares the modules Transformer, Pooling, Dense, which is"),
         ({"pooling_mode": "lasttoken"}, [], "declares pooling lasttoken, which"),
-        ({"pooling_mode_weightedmean_tokens": True}, [], "declares pooling pooling_mode_weighted"),
         ({"pooling_mode_mean_sqrt_len_tokens": True}, [], "pooling_mode_mean_sqrt_len_tokens"),
+        ({"pooling_mode_mean_tokens": False}, [], "declares a pooling without any mode"),
         (CLS, [NORMALIZE, POOLING], "the modules Transformer, Pooling, Normalize, Pooling"),
         (CLS, [{**DENSE, "type": "my.Own"}], "Transformer, Pooling, Own, which is not supported"),
     ],
@@ -252,10 +248,7 @@ def test_conversions_of_cross_encoders(model, tmp_path):
     copy = str(tmp_path / "copy")
     convert_checkpoint.run(ConversionOptions(input=str(model), output=copy, **to))
     assert not (tmp_path / "copy" / "modules.json").exists()
-    for folder, reason in (
-        (str(model), "run_ranking trained it"),
-        (copy, "it is a CrossEncoder"),
-    ):
+    for folder, reason in ((str(model), "run_ranking trained it"), (copy, "it is a CrossEncoder")):
         again = {"input": folder, "output": str(tmp_path / "again"), **to}
         with pytest.raises(UserError, match=f"no vectors of texts: {reason}"):
             convert_checkpoint.run(ConversionOptions(**again, head="encoder"))
@@ -279,7 +272,7 @@ def test_conversions_of_cross_encoders(model, tmp_path):
 
 def test_conversions_to_a_name_with_an_extension(model, tmp_path):
     request = {"output": str(tmp_path / "x.ckpt"), "to": "sentence_transformers"}
-    with pytest.raises(UserError, match="requires a folder, without an extension; got --output="):
+    with pytest.raises(UserError, match="requires a folder, without an extension"):
         convert_checkpoint.run(ConversionOptions(input=str(model), **request))
 
 
@@ -297,9 +290,3 @@ def test_folders_without_declaration_have_token_vectors(model, run_log):
     (model / "modules.json").write_text(json.dumps([TRANSFORMER]))
     assert Predictor(model, script="extract_features", layers="-1", max_seq_length=12)
     assert "WARNING" not in run_log.text
-
-
-def test_pooling_without_a_mode_is_refused(model):
-    declare(model, {"pooling_mode_mean_tokens": False})
-    with pytest.raises(UserError, match="declares a pooling without any mode"):
-        vectors(model)

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoint
-from bert_tf.base.errors import UserError, telling_once
+from bert_tf.base.errors import UserError
 from bert_tf.modeling import BertModel
 from bert_tf.options import ExtractionOptions
 from bert_tf.tasks import extraction
@@ -170,41 +170,11 @@ def test_input_columns(tiny, folder, flags):
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("in.csv", 'text,id\n"a, b",1\nc,2\n'),
-        ("in.jsonl", '{"id": 1, "text": "a, b"}\n{"text": "c"}\n'),
-    ],
-)
-def test_csv_and_json_lines(tiny, folder, name, content):
-    (folder / name).write_text(content)
-    flags = {"input_file": str(folder / name), "text_column": "text"}
-    output = np.load(run(tiny, folder, output_format="npz", **flags))
-    assert output["tokens"].tolist() == ["[CLS]", "a", "[UNK]", "b", "[SEP]", "[CLS]", "c", "[SEP]"]
-
-
 def test_columns_of_standard_input(tiny, folder, monkeypatch):
     stream = SimpleNamespace(buffer=io.BytesIO(b"text\tid\na\t1\n"))
     monkeypatch.setattr(sys, "stdin", stream)
     output = np.load(run(tiny, folder, input_file="-", output_format="npz", text_column="text"))
     assert output["tokens"].tolist() == ["[CLS]", "a", "[SEP]"]
-
-
-def test_columns_without_header(tiny, folder):
-    (folder / "in.txt").write_text("a\tb\nc\tnot\n")
-    output = np.load(run(tiny, folder, output_format="npz", text_column="2"))
-    assert output["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]
-
-
-def test_table_read_as_plain_text_warns(tiny, folder, run_log):
-    (folder / "rows.tsv").write_text("id\ttext\n1\tgood\n", encoding="utf-8")
-    run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "rows.tsv: 2 of 2 lines have tabs, JSON or HTML" in run_log.text
-    run_log.clear()
-    (folder / "rows.tsv").write_text("good\nbad\n", encoding="utf-8")
-    run(tiny, folder, input_file=str(folder / "rows.tsv"))
-    assert "is read as one text" not in run_log.text
 
 
 def test_standard_input(tiny, folder, monkeypatch):
@@ -231,13 +201,10 @@ def test_script(tiny, folder):
 
 
 INVALID_OPTIONS = {
-    "layer 2": ({"layers": "0,2"}, "there is no layer 2. The model has 2: 0 to 1"),
+    "layer 2": ({"layers": "0,2"}, "--layers: there is no layer 2, but 0 to 1"),
     "layer -3": ({"layers": "-3"}, "there is no layer -3"),
-    "not an integer": ({"layers": "last"}, "--layers must be comma-separated integers"),
-    "no layers": ({"layers": ""}, "--layers must be comma-separated integers"),
-    "batch size": ({"batch_size": 0}, "--batch_size must be between 1"),
+    "not an integer": ({"layers": "last"}, "--layers: expected integers"),
     "missing input file": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
-    "several input files": ({"input_file": "a.txt,b.txt"}, "not the name of a file. For several"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "unknown column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
     "column 0": (
@@ -289,9 +256,7 @@ print(tf.config.threading.get_intra_op_parallelism_threads())
     ("changes", "num_texts", "threads"),
     [
         ({"pooling": "mean"}, 4096, 1),
-        # 0: TensorFlow chooses.
-        ({"pooling": "mean"}, 15, 0),
-        ({}, 4096, 0),
+        ({}, 4096, 0),  # TensorFlow chooses.
     ],
 )
 def test_large_inputs_use_one_thread_per_text(tiny, folder, changes, num_texts, threads):
@@ -312,22 +277,15 @@ def test_invalid_options_are_rejected_before_work_starts(tiny, folder, case):
     assert sorted(path.name for path in folder.iterdir()) == ["in.txt", "out"]
 
 
-@pytest.mark.parametrize("output_format", ["auto", "npz", "tfrecord"])
 @pytest.mark.parametrize("source", ["in.txt", "<stdin>"])
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_empty_input(tiny, folder, monkeypatch, output_format, source, content):
+def test_empty_input(tiny, folder, monkeypatch, source, content):
     (folder / "in.txt").write_text(content)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
     input_file = str(folder / "in.txt") if source == "in.txt" else "-"
     with pytest.raises(UserError, match=f"{source} contains no text"):
         # The checkpoint is not read before the input.
-        run(
-            tiny,
-            folder,
-            input_file=input_file,
-            output_format=output_format,
-            init_checkpoint="none",
-        )
+        run(tiny, folder, input_file=input_file, output_format="npz", init_checkpoint="none")
     assert [path.name for path in folder.iterdir()] == ["in.txt"]
 
 
@@ -382,7 +340,7 @@ def test_pipe_as_output(tiny, folder):
     with reader_of(folder / "pipe", folder / "copy"):
         run(tiny, folder, output_file=str(folder / "pipe"))
     assert (folder / "copy").read_bytes() == expected
-    with pytest.raises(UserError, match=r"pipe is a pipe or device, to which \.npz files cannot"):
+    with pytest.raises(UserError, match="pipe: a pipe or device"):
         run(tiny, folder, output_file=str(folder / "pipe"), output_format="npz")
     assert sorted(path.name for path in folder.iterdir()) == ["copy", "in.txt", "out", "pipe"]
 
@@ -391,13 +349,6 @@ def test_input_file_is_not_overwritten(tiny, folder):
     with pytest.raises(UserError, match="is also an input"):
         run(tiny, folder, output_file=str(folder / "in.txt"))
     assert (folder / "in.txt").read_text().startswith(LINES[0])
-
-
-def test_invalid_utf8_line(tiny, folder):
-    (folder / "in.txt").write_bytes(b"good\nb\xe9\n")
-    with pytest.raises(UserError, match=r"in\.txt:2: the file is not UTF-8"):
-        run(tiny, folder)
-    assert not (folder / "out").exists()
 
 
 @pytest.mark.slow
@@ -432,41 +383,17 @@ def test_unknown_words_warning_names_the_file(tiny, folder, run_log):
     assert f"{folder / 'in.txt'}: 75.0% of the tokens (6 of 8) are [UNK]" in run_log.text
 
 
-def test_casing_of_release_is_checked_by_name(tiny, folder):
-    path = "models/cased_L-12_H-768_A-12/bert_model.ckpt"
-    run_options = options(tiny, folder, init_checkpoint=path, do_lower_case=True)
-    with pytest.raises(UserError, match="--do_lower_case=true does not match"):
-        run_options.check()
-
-
 @pytest.mark.parametrize(
     ("changes", "content", "warning"),
     [
         ({"pretokenized": True}, "A Good Film\n" * 5, "most frequent words: A, Good, Film"),
         ({"num_layers": 1}, "good\n", "has more layers than the configuration"),
-        ({"output_file": "out.npy"}, "good\n", "out.npy: JSON lines will be written"),
-        (
-            {"output_file": "out.npz", "output_format": "jsonl"},
-            "good\n",
-            "JSON lines will be written",
-        ),
+        ({"output_file": "out.npy"}, "good\n", "Features of 1 text as jsonl: "),
         ({"input_file": "rows.json"}, '[\n{"a": 1}]\n', "each line is read as one text"),
-        (
-            {"text_column": "id"},
-            "id\ttext\n1\tgood\n2\tfilm\n",
-            "in.txt: 2 of 2 texts are numbers, dates or ids, such as '1'",
-        ),
-        (
-            {"text_column": "b"},
-            "a\tb\n1\tgood\n2\tnan\n",
-            "1 of 2 texts is nan, null or none",
-        ),
-        (
-            {"text_column": "b"},
-            "a\tb\n1\tgood\n2\t\n",
-            "1 of 2 texts is empty, first text 2",
-        ),
+        ({"text_column": "a"}, "a\tb\n1\tgood\n2\tfilm\n", "2 of 2 texts are numbers"),
         ({}, "good ||| film\n\n\n", "in.txt: 2 of 3 texts are empty, first text 2"),
+        ({}, "a|||b\nthe film\n", "texts have |||"),
+        ({}, "<p>a</p>\n<p>b</p>\n", "2 of 2 lines have tabs, JSON or HTML"),
     ],
 )
 def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning):
@@ -480,63 +407,3 @@ def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning
     changes = {name: str(folder / v) if name[-5:] == "_file" else v for name, v in changes.items()}
     run(tiny, folder, **changes)
     assert warning in run_log.text
-
-
-@pytest.mark.parametrize(
-    ("lines", "count"),
-    [("a|||b\nthe film\n", 1), ("a ||| b ||| c\na |||\n", 2), ("a ||| b\nc\n", 0)],
-)
-def test_separator_that_stays_in_a_text_warns(tiny, folder, run_log, lines, count):
-    (folder / "in.txt").write_text(lines)
-    run(tiny, folder)
-    assert (f"in.txt: ||| is part of {count} of the first 2 texts" in run_log.text) == bool(count)
-
-
-def test_comma_separated_columns(tiny, folder):
-    (folder / "in.txt").write_text("id,text\n1,good\n")
-    with pytest.raises(UserError, match="Is this a CSV file"):
-        run(tiny, folder, text_column="text")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "flags", "message"),
-    [
-        ("in.jsonl", '{"text": "the film"}\n', {}, "each line is read as one text"),
-        (
-            "in.tsv",
-            "id\ttext\n1\tthe film\n",
-            {"text_column": "2"},
-            "in.tsv:1: looks like a header",
-        ),
-        ("in.tsv", "1\tthe film\n", {"text_column": "2"}, None),
-        ("in.tsv", "id\ttext\n1\tthe film\n", {"text_column": "text"}, None),
-    ],
-)
-def test_column_and_header_warnings_are_logged_once(
-    tiny, folder, caplog, name, text, flags, message
-):
-    (folder / name).write_text(text)
-    with telling_once():
-        extraction.run(options(tiny, folder, input_file=str(folder / name), **flags))
-    messages = [r.getMessage() for r in caplog.records if "in." in r.getMessage()]
-    messages = [text for text in messages if "[UNK]" not in text]
-    assert [message in text for text in messages] == [True] * bool(message)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "flags", "message"),
-    [
-        ("SMS", "ham\ta b\nspam\tc\n", {}, "lines have tabs, JSON or HTML"),
-        ("a.txt", "<p>a</p>\n<p>b</p>\n", {}, "2 of 2 lines have tabs, JSON or HTML"),
-        ("a.csv", "a,ham\nb c,spam\n", {}, "each line is read as one text. Select a column"),
-        ("a.txt", "a, b\nc\n", {"text_column": "1"}, None),
-        ("a.txt", "a, b\nc, d\n", {}, None),
-        ("a.csv", '"a, b",1\n"c, d",2\n', {"text_column": "1"}, None),
-    ],
-)
-def test_texts_that_look_like_columns_warn(tiny, folder, run_log, name, content, flags, message):
-    (folder / name).write_text(content)
-    run(tiny, folder, input_file=str(folder / name), **flags)
-    assert (
-        message in run_log.text if message else "WARNING" not in run_log.text.replace("[UNK]", "")
-    )

@@ -104,7 +104,7 @@ def test_relevant_passages_below_top_k(run_log):
 def test_only_relevant_passages(run_log):
     data = Matches("data", [Match("q", "text 0"), Match("r", "text 0")])
     Choices(data, {}).ranked(10)
-    assert "data: all passages that are ranked are relevant, so that all" in run_log.text
+    assert "data: only relevant passages: all metrics are 1" in run_log.text
     with pytest.raises(UserError, match="data: --num_negatives=1 needs more than 1 passage"):
         Choices(data, {}).training_rows(1)
 
