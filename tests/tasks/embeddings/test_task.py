@@ -241,14 +241,6 @@ def test_texts_that_have_the_prefix_already(options, tmp_path):
     assert "96 of 96 texts have the prefix 'passage: ' already" in problems(run)
 
 
-@pytest.mark.parametrize(
-    ("prefix", "warns"), [("query", True), ("query: ", False), ("查询", False)]
-)
-def test_prefix_without_space(prefix, warns):
-    found = " ".join(check_prefix(["a film", "the plot"], prefix))
-    assert ("no space between the prefix 'query' and the text" in found) == warns
-
-
 def test_one_kind_of_input(options):
     with pytest.raises(UserError, match="Input 0: expected a string"):
         Embeddings(*read_model_files(options)).from_inputs([("a", "b")])
