@@ -90,7 +90,7 @@ def parameter_servers(monkeypatch) -> None:
     hosts = {"worker": ["a:1", "b:1"], "ps": ["c:1"]}
     config = {"cluster": hosts, "task": {"type": "worker", "index": 0}}
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(UserError, match="than chief and worker"):
+    with pytest.raises(UserError, match="must list the jobs chief and worker"):
         read_cluster()
 
 

@@ -169,8 +169,7 @@ class _Replica:
 
     def _forward(self, batch: Batch, seed: Any) -> Mapping[str, Any]:
         batch = with_token_positions(batch) if self.skip_padding else batch
-        # Without the checks that `ConfiguredModel` makes for other callers.
-        return keras.Model.__call__(self.state.model, batch, training=True, dropout_seed=seed)
+        return self.state.model(batch, training=True, dropout_seed=seed)
 
     def _cache_gradients(
         self, batch: Batch, totals: Mapping[str, Any], seed: Any

@@ -250,9 +250,7 @@ def test_a_loaded_tagger_continues(tagger, tmp_path):
     assert again.classes_.tolist() == ["O", "B-X"]
     assert again.predict(WORDS[:2]) == TAGS[:2]
     for fit in (again.fit, clone(again).fit):
-        with pytest.raises(
-            UserError, match=r"^text 1: label B-Y is not one of O, B-X\. For other lab"
-        ):
+        with pytest.raises(UserError, match=r"^text 1: label B-Y is not one of O, B-X"):
             fit([["good"], ["bad"]], [["B-X"], ["B-Y"]])
 
 

@@ -28,15 +28,10 @@ class BertCrossEncoder(BertClassifier):
     def __init__(self, config: BertConfig, num_labels: int = 1, **kwargs: Any) -> None:
         super().__init__(config, num_labels, **kwargs)
 
-    def call(self, inputs: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        """Computes `logits` [B, 1]; in training, of P passages of each query, [B, P, S], [B, P]."""
-        outputs = super().call(flatten_texts(inputs), **kwargs)
-        ids = inputs["input_ids"]
-        if len(ids.shape) == 3:
-            return {"logits": ops.reshape(outputs["logits"], (-1, ops.shape(ids)[1]))}
-        return outputs
-
-
-# Only the shape of the inputs differs: the head is stored and exported as that of the classifier.
-BertCrossEncoder.head_format = BertClassifier.head_format
-BertCrossEncoder.onnx_outputs = BertClassifier.onnx_outputs
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Calls the model; for P passages of each query, [B, P, S], `logits` are [B, P]."""
+        ids = inputs.get("input_ids") if isinstance(inputs, dict) else None
+        if len(getattr(ids, "shape", ())) != 3:
+            return super().__call__(inputs, *args, **kwargs)
+        logits = super().__call__(flatten_texts(inputs), *args, **kwargs)["logits"]
+        return {"logits": ops.reshape(logits, (-1, ops.shape(ids)[1]))}

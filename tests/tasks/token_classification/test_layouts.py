@@ -360,7 +360,7 @@ def test_spans_that_words_cannot_express_are_counted(tmp_path):
     [
         ({"a": 1}, r"a\.jsonl:1: no words or text \(--token_column\) in the keys a\. Write obje"),
         ({"text": "a"}, r"1: no labels \(--label_column\) in the keys text\."),
-        ({"tokens": ["a"], "ner_tags": [3]}, r"'\[3\]' are not names of labels\. Write"),
+        ({"tokens": ["a"], "ner_tags": [3]}, r"'\[3\]' are not names of labels"),
         ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "1 word, but 2 labels"),
         (
             {"text": "a b", "labels": [[0, 9, "X"]]},
