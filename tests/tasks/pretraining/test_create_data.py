@@ -389,7 +389,7 @@ def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
     [
         ("the good film " * 300, "97% of the text will be truncated"),
         ("1\tthe good film\n2\tthe plot\n", "2 of 2 lines have tabs, JSON or HTML"),
-        ("the 51\nfilm 7\n" * 10, "one.txt: 20 of 20 lines are a word and its frequency"),
+        ("the 51\nfilm 7\n" * 10, "one.txt: 20 of 20 lines are words and counts"),
         ("the good film " * 6 + "\nFilm 1\nthe plot\n", None),
     ],
 )
