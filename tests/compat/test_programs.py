@@ -222,7 +222,7 @@ def test_extract_features_input_lines(tokenizer, tmp_path):
 def test_graph_mode_errors_name_the_replacement(tiny, tokenizer):
     """Building a graph by hand is not supported."""
     config = modeling.BertConfig.from_json_file(tiny.flags["bert_config_file"])
-    with pytest.raises(UserError, match=r"Use BertModel\("):
+    with pytest.raises(UserError, match=r"use BertModel\("):
         modeling.BertModel(config, is_training=False, input_ids=1)
     with pytest.raises(UserError, match=r"use bert_tf\.checkpoint\.restore\(model, prefix\)"):
         modeling.get_assignment_map_from_checkpoint([], tiny.checkpoint)

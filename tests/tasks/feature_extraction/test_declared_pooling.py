@@ -272,7 +272,7 @@ def test_conversions_of_cross_encoders(model, tmp_path):
 
 def test_conversions_to_a_name_with_an_extension(model, tmp_path):
     request = {"output": str(tmp_path / "x.ckpt"), "to": "sentence_transformers"}
-    with pytest.raises(UserError, match="does not fit .*: expected a folder"):
+    with pytest.raises(UserError, match=r"does not fit .*: expected a folder"):
         convert_checkpoint.run(ConversionOptions(input=str(model), **request))
 
 

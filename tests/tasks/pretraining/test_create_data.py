@@ -398,7 +398,7 @@ def test_lines_that_are_not_sentences_warn(tiny, corpus, caplog, text, message):
     path = str(corpus / "one.txt")
     create_data.run(options(tiny, corpus, input_file=path, dupe_factor=1))
     assert (message or "") in caplog.text
-    warnings = ("will be truncated", "lines have tabs", "frequency")
+    warnings = ("will be truncated", "lines have tabs", "words and counts")
     assert bool(message) == any(text in caplog.text for text in warnings)
 
 
