@@ -188,7 +188,7 @@ def test_unsupported_explanations(predictors, columns, flags, arguments, message
 
 def test_only_one_text_is_explained(predictors):
     for texts in (WORDS[:1], np.array(WORDS[:2])):
-        with pytest.raises(UserError, match="^Input 0: expected a string"):
+        with pytest.raises(UserError, match=r"^Input 0: expected a string"):
             predictors["label"].explain(texts)
 
 
@@ -221,7 +221,7 @@ def test_estimators_explain(predictors):
     assert explanation == predictors["label"].explain(text)
     assert explanation.texts == (text,)
     assert str(explanation).startswith(f"{explanation.label}: the ")
-    with pytest.raises(UserError, match="^Input 0: expected a string"):
+    with pytest.raises(UserError, match=r"^Input 0: expected a string"):
         classifier.explain([text, "bad"])
     regressor = TextRegressor.load(predictors["price"]._model)
     assert regressor.explain((text, "bad"), steps=2).texts == (text, "bad")
