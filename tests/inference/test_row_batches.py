@@ -149,7 +149,7 @@ def test_vectors(encoder, tmp_path, monkeypatch):
     flags = {"init_checkpoint": str(encoder), "max_seq_length": 8}
     with pytest.raises(NotFinite, match=BAD_ROW):
         search(SearchOptions(**flags, index_dir=str(tmp_path / "index"), input_file=str(path)))
-    with pytest.raises(UserError, match="unfinished"):
+    with pytest.raises(UserError, match="only 1 of 4 texts have vectors"):
         index.Index(str(tmp_path / "index"))
     with pytest.raises(NotFinite, match=BAD_ROW):
         SentenceEncoder.from_checkpoint(encoder, max_seq_length=8).encode(TEXTS)

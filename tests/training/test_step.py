@@ -263,7 +263,7 @@ def test_mean_loss_requires_one_value_per_row():
     totals = {"sequences": tf.constant(2.0)}
     assert float(loss.share(tf.constant([1.0, 2.0]), {}, totals)) == 1.5
     for shape in ((), (2, 3)):
-        with pytest.raises(ValueError, match=r"must have a number for each row, \[B\]"):
+        with pytest.raises(ValueError, match=r"must have the shape \[B\]"):
             loss.share(tf.zeros(shape), {}, totals)
 
 

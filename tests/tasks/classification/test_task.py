@@ -178,7 +178,7 @@ def test_evaluation_of_an_untrained_model(tiny, tmp_path, run_log):
     assert lengths == expected | {"label_ids": 1, "is_real_example": 1}
     assert records.count_records(path) == 11
     assert "so initialized randomly: output_bias, output_weights" in run_log.text
-    assert "Pass --do_train=true, or a checkpoint that run_classifier.py trained" in run_log.text
+    assert "Pass --do_train=true, or another checkpoint" in run_log.text
     assert "--tpu_zone=b: No effect without --use_tpu=true" in run_log.text
     assert "--iterations_per_loop=500: No effect" in run_log.text
     assert "--tpu_name" not in run_log.text
