@@ -74,7 +74,7 @@ def test_encoder_needs_no_task(results, monkeypatch):
 
 def test_head_is_not_converted_as_a_classifier(results, monkeypatch):
     copy = {"input": str(results["output"] / "own_pooling"), "output": "x", "to": "hugging_face"}
-    with pytest.raises(UserError, match="MeanPoolingClassifier cannot be converted"):
+    with pytest.raises(UserError, match="MeanPoolingClassifier has no attribute head_format"):
         registry.run(ConversionOptions(**copy))
     with pytest.raises(UserError, match="MeanPoolingClassifier cannot be exported to ONNX"):
         registry.run(ExportOptions(model_dir=copy["input"], export_dir="x", format="onnx"))
