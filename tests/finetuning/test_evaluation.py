@@ -14,7 +14,6 @@ from bert_tf.checkpoints.formats import find_source
 from bert_tf.options import ClassifierOptions
 from bert_tf.runs import output_dir
 from bert_tf.tasks import classification
-from bert_tf.tasks.classification.glue import SUBMISSION_SIZES
 from bert_tf.training.curve import TrainingCurve
 from bert_tf.training.evaluation import EvalCallback, Monitor
 from tests.tasks.classification.test_task import options
@@ -285,7 +284,8 @@ def test_later_runs_use_the_best_weights(trained, tiny, tmp_path, run_log):
 
 def test_old_results_of_all_tasks_are_reported(tmp_path, run_log):
     names = ["entities_test.jsonl", "label_test.txt", "null_odds.json", "predicted_test.conllu"]
-    names += ["reranked.trec", *SUBMISSION_SIZES]
+    glue = "AX CoLA MNLI-m MNLI-mm MRPC QNLI QQP RTE SST-2 STS-B WNLI"
+    names += ["reranked.trec", *(f"{name}.tsv" for name in glue.split())]
     for name in (*names, "train.tsv", "labels.txt", "model.ckpt-1.index", "MRPC_copy.tsv"):
         (tmp_path / name).touch()
     output_dir.warn_about_old_results(str(tmp_path), [str(tmp_path / "RTE.tsv")])
