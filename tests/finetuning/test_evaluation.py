@@ -230,10 +230,10 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path):
         ({"eval_every": "1.5"}, "--eval_every must be a number of steps"),
         ({"best_metric": "f2", "eval_every": "5"}, "--best_metric must be one of accuracy, f1, "),
         ({"num_runs": 2, "do_eval": False}, "--num_runs needs --do_train=true and --do_eval=true"),
-        ({"class_weights": "0:2,0:3"}, "each label once.*Received: 0:3"),
+        ({"class_weights": "0:2,0:3"}, "label:weight, each once.*Received: 0:3"),
         ({"freeze_layers": 3}, "--freeze_layers=3 is too many for 1 layer"),
         ({"class_weights": "0:2,2:1"}, "--class_weights must be balanced.*Received: 2:1"),
-        ({"class_weights": "0:-1"}, "weights above 0.*Received: 0:-1"),
+        ({"class_weights": "0:-1"}, "label:weight, each once.*Received: 0:-1"),
     ],
 )
 def test_invalid_flags(tiny, tmp_path, changes, message):

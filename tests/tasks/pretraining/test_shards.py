@@ -83,9 +83,7 @@ def test_compressed_files(tmp_path):
 
 def test_file_without_blank_lines(tmp_path):
     paths = write_texts(tmp_path, "a line\n" * 1000)
-    with pytest.raises(
-        UserError, match=r"0\.txt: no blank line in the .* MB after byte 0"
-    ):
+    with pytest.raises(UserError, match=r"0\.txt: no blank line in the .* MB after byte 0"):
         read_all_shards(paths, 100)
     assert read_all_shards(paths, 10_000) == [[["a line"] * 1000]]
 
