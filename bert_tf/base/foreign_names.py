@@ -97,7 +97,7 @@ _ROWS = (
     ("any", "num_labels num_classes *_names id2label", "Leave it out, or pass labels=[...]"),
     (
         "any",
-        "classes_ history_ best_* top_k return_all_scores decision_function predict_log_proba",
+        "classes_ history_ best_* return_all_scores decision_function predict_log_proba",
         "See history and classes_ after fit or load, and predict_proba(texts)",
     ),
     ("any", "question context passage query text_pair* text_b", "Pass pairs of texts: [(a, b)]"),
@@ -146,7 +146,7 @@ def similar(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
     wholes = [x for x in names if "_" in x and {*x.split("_")} <= words]
     found = initials or sorted(parts, key=lambda x: x.count("_"))
     found = found or sorted(wholes, key=len, reverse=True)
-    return (found or difflib.get_close_matches(name, names, limit))[:limit]
+    return (found or difflib.get_close_matches(name, names, limit, cutoff=0.8))[:limit]
 
 
 def error_stubs(owner: str) -> dict[str, Callable[..., NoReturn]]:

@@ -216,5 +216,5 @@ def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
     for folder in resumed_folders(options):
         trained = trained_problem_type(folder)
         if trained not in (None, data.problem_type):
-            problem = f"its model has problem_type={trained}, but this run {data.problem_type}"
+            problem = f"its model has problem_type={trained}, and this run has {data.problem_type}"
             raise UserError(problem, at=str(folder))

@@ -176,8 +176,8 @@ def infer_labels(
     names = list(map(parser.names, values, places))
     counts = Counter(itertools.chain.from_iterable(names))
     if problem_type == MULTILABEL and max(map(len, names)) < 2:
-        problem = f"no row has two labels, separated by {given.separator!r}, but it is multilabel"
-        warn(problem, at=path)
+        problem = f"no row has two labels, separated by {given.separator!r}"
+        warn(f"{problem}: is --problem_type=multilabel right?", at=path)
     if problem_type == REGRESSION:
         numbers = [float(name) for name in counts]
         count = f"{len(parser.labels)} " if parser.labels else ""
