@@ -65,7 +65,7 @@ class Rows:
         """
         self.columns = column_names(texts)
         for problem in check_order(texts, labels):
-            warn(problem, at=self.path)
+            warn(problem, at=f"{self.unit}s")
         items = text_items(texts), label_items(labels)
         with open(self.path, "w", encoding="utf-8") as file:
             for index, pair in enumerate(itertools.zip_longest(*items, fillvalue=_ABSENT)):

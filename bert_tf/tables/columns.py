@@ -97,8 +97,8 @@ def _warn_of_names(rows: Sequence[Row], positions: Mapping[str, Any]) -> None:
             has_classes = purpose in ("label", "score")
             if _is_name_of(first[index].strip(), cells, has_classes, not is_labeled):
                 names = shortened(brief(first), _SHOWN_NAMES)
-                problem = f"looks like a header, but is read as data (--has_header): {names}"
-                warn(problem, at=rows[0].place)
+                problem = f"looks like a header, but is read as data: {names}"
+                warn(problem, at=rows[0].place, fix="If it is one, pass --has_header=yes")
                 return
 
 

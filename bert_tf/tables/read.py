@@ -189,9 +189,10 @@ def _read_rows(
             return
         except csv.Error as error:
             problem = f'a quote (") is not closed, or text follows it ({error})'
+            fix: str | None = "If quotes are part of the text, pass --quoted=no"
             if "new-line" in str(error):
-                first_line, problem = start + reader.line_num - 1, "CR without LF"
-            raise UserError(problem, at=Place(path, first_line)) from error
+                first_line, problem, fix = start + reader.line_num - 1, "CR without LF", None
+            raise UserError(problem, at=Place(path, first_line), fix=fix) from error
         pending.append(Row(Place(path, first_line), cells))
         if cells:
             yield from pending

@@ -97,7 +97,7 @@ def read_conll(
     else:
         _read_lines(file, (token_column, label_column), need_labels, split)
     if not file.words:
-        raise UserError(f"{path} contains no words")
+        raise UserError("the file contains no words", at=path)
     if len(file.labels) < len(file.words):
         file.labels = []
     if file.labels:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, Where, counted, excerpt, note
+from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note
 from bert_tf.tables.read import read_table
 from bert_tf.tasks.token_classification.entities import EntitySpan, LabeledWords
 from bert_tf.tasks.token_classification.schemes import OUTSIDE
@@ -94,7 +94,7 @@ def read_json(
         file.add_sentence(number, words, value or (), text)
     for (problem, result), count in sorted((+counts).items()):
         spans = counted(count, "span", problem, of=num_spans)
-        file.problems.append(f"{file.path}: {spans}, {result}")
+        file.problems.append(f"{Place(file.path)}: {spans}, {result}")
 
 
 def _flatten(cells: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

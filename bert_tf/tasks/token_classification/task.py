@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_tf import lint
 from bert_tf.base import backend, files
-from bert_tf.base.errors import Input, UserError, counted, note, warn
+from bert_tf.base.errors import Input, Place, UserError, counted, note, warn
 from bert_tf.base.extras import import_extra
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
@@ -285,7 +285,7 @@ class TokenClassification(Task):
         gold = [file.targets[first:stop] for first, stop in starts]
         metrics, entries, table = scores.score(gold, predicted, self._is_plain)
         if log_them:
-            title = f"{file.path}: accuracy {entries['words']['accuracy']:.4f}"
+            title = f"{Place(file.path)}: accuracy {entries['words']['accuracy']:.4f}"
             scores.log_scores(table, title, "label" if self._is_plain else "entity")
         return metrics, entries
 

@@ -110,7 +110,7 @@ def test_texts_are_no_lists(path, content):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"train\.txt contains no words"),
+        (b"", r"train\.txt: the file contains no words"),
         (
             b"EU B-ORG\nrejects\n",
             r"train\.txt:2: 1 column \('rejects'\), but 2 columns in .*:1\.",

@@ -444,13 +444,13 @@ def test_invalid_files(tiny, folder):
     line = next(n for n, row in enumerate(dev.splitlines(), 1) if row.endswith(" B-A"))
     assert_user_error(train, rf"dev\.txt:{line}: 2 columns \(.*\), but 3 columns in .*dev\.txt:3")
     (folder / "dev.txt").write_text("")
-    assert_user_error(train, r"dev\.txt contains no words")
+    assert_user_error(train, r"dev\.txt: the file contains no words")
     (folder / "train.txt").write_text("a O\n\nb O\n")
     assert_user_error(train, r"train\.txt: all labels are O; nothing to learn")
     (folder / "dev.txt").unlink()
     (folder / "valid.txt").write_text("\n")
     (folder / "train.txt").write_text("a O\n\nb B-A\n")
-    assert_user_error(train, r"valid\.txt contains no words")
+    assert_user_error(train, r"valid\.txt: the file contains no words")
     assert not (folder / "out").exists()
 
 
