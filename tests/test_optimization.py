@@ -183,3 +183,14 @@ def test_optimizer_is_compiled_and_saved(tmp_path):
     assert loaded.get_config() == model.optimizer.get_config()
     assert int(loaded.iterations.numpy()) == 4
     np.testing.assert_array_equal(loaded.adam_m[0].numpy(), model.optimizer.adam_m[0].numpy())
+
+
+def test_adam_converges_as_in_the_original():
+    weights = keras.Variable([0.1, -0.2, -0.1], name="w")
+    optimizer = AdamWeightDecay(0.2)
+    optimizer.build([weights])
+    for _ in range(100):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((weights.value - [0.4, 0.2, -0.5]) ** 2)
+        optimizer.apply(tape.gradient(loss, [weights.value]), [weights])
+    np.testing.assert_allclose(weights.numpy(), [0.4, 0.2, -0.5], atol=1e-2)

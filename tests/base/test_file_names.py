@@ -89,3 +89,10 @@ def test_output_must_differ_from_input(tmp_path):
     for outputs in ([text], [link], [other, other]):
         with pytest.raises(UserError, match="also an input, or listed twice"):
             file_names.require_distinct(outputs, [text])
+
+
+def test_remote_globs():
+    with pytest.raises(UserError, match="nowhere://x"):
+        file_names.expand("nowhere://x/*.txt")
+    with pytest.raises(UserError, match="No file matches ram://nothing/"):
+        file_names.expand("ram://nothing/*.txt")

@@ -202,3 +202,15 @@ def test_notebooks_show_one_bar_and_a_table(monkeypatch, displayed):
     (table,) = displayed
     assert "<tr><th>step</th><th>loss</th></tr>" in table
     assert "<tr><td>10</td><td>0.3333</td></tr>" in table
+
+
+def test_interrupted_bar_keeps_the_last_step(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    bar = progress.TrainingProgress(initial_step=0, total_steps=9)
+    for step in (1, 2, 3):
+        bar.update(step, make_metrics(step / 10))
+    bar.close()
+    last = terminal.getvalue().split("\r")[-1]
+    assert "train: 3/9" in last
+    assert "loss 0.3000" in last

@@ -407,3 +407,37 @@ def test_number_of_checkpoints_kept(tmp_path, max_to_keep, steps):
     assert sorted(tmp_path.glob("*.index")) == [tmp_path / f"model.ckpt-{s}.index" for s in steps]
     assert len([*tmp_path.iterdir()]) == 1 + 2 * len(steps)
     assert tf.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-6"
+
+
+def test_rejected_checkpoint_keeps_the_weights():
+    model = BertClassifier(config(intermediate_size=256), 2)
+    before = [variable.numpy() for variable in model.trainable_variables]
+    with pytest.raises(UserError):
+        checkpoint.restore(model, _main_prefix())
+    for variable, value in zip(model.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable.numpy(), value)
+
+
+def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
+    model = BertModel(config("alt_tiny"))
+    optimizer = _make_optimizer(model)
+    folder = str(tmp_path)
+    for step in (0, 3, 6, 9, 12, 15, 18):
+        optimizer.iterations.assign(step)
+        assert (
+            checkpoints.save_snapshot(folder, checkpoints.snapshot(model, optimizer))
+            == f"{folder}/model.ckpt-{step}"
+        )
+        assert checkpoint.latest(folder) == f"{folder}/model.ckpt-{step}"
+    kept = [f"model.ckpt-{step}" for step in (6, 9, 12, 15, 18)]
+    lines = (tmp_path / "checkpoint").read_text().splitlines()
+    assert lines == [
+        'model_checkpoint_path: "model.ckpt-18"',
+        *(f'all_model_checkpoint_paths: "{name}"' for name in kept),
+    ]
+    suffixes = (".index", ".data-00000-of-00001")
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "checkpoint",
+        *(name + suffix for name in kept for suffix in suffixes),
+    }
+    assert tf.train.latest_checkpoint(folder) == f"{folder}/model.ckpt-18"

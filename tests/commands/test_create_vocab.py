@@ -120,3 +120,9 @@ def test_warning_about_json_lines(corpus_dir, caplog):
     counts = create_vocab.count_words([str(corpus_dir / "text.txt")], BasicTokenizer())
     assert counts["walking"] == 1
     assert "text.txt: 9 of 9 lines have tabs, JSON or HTML" in caplog.text
+
+
+def test_unused_tokens_continue_after_the_special_tokens():
+    tokens = create_vocab.reserved_tokens(994)
+    assert len(tokens) == 999
+    assert tokens[103:105] == ["[MASK]", "[unused99]"]

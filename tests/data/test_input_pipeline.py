@@ -321,3 +321,29 @@ def test_replicas_share_length_groups(texts):
         assert batch["id"].numpy().tolist() == rows[0] + rows[1]
         for part, indices in zip(replica_batches, rows, strict=True):
             assert part["input_ids"].shape == (8, round_up(lengths[indices]))
+
+
+def test_autotuning_is_disabled(records_path):
+    """With autotuning, deleting an iterator may block for a minute on its thread."""
+    assert read_dataset(records_path, MIXED, 8).options().autotune.enabled is False
+
+
+def test_batch_without_tokens_has_nonzero_length(tmp_path):
+    path = str(tmp_path / "empty.tf_record")
+    zeros = {name: np.zeros((2, 40), np.int32) for name in ("input_ids", "input_mask")}
+    features = sequence_features(40)[:2]
+    write_records(path, features, [zeros])
+    (batch,) = read_dataset(path, features, 2, trim_padding=True)
+    assert batch["input_ids"].shape == (2, 8)
+
+
+def test_shuffled_dataset_ends_without_repeat(records_path):
+    batches = batch_ids(read_dataset(records_path, IDS, 32, shuffle_seed=5))
+    assert [len(batch) for batch in batches] == [32, 32, 32, 4]
+
+
+def test_skip_batches_resumes_the_order(records_path):
+    kwargs = {"shuffle_seed": 3, "repeat": True}
+    full = batch_ids(read_dataset(records_path, IDS, 32, **kwargs).take(9))
+    resumed = batch_ids(read_dataset(records_path, IDS, 32, skip_batches=5, **kwargs).take(4))
+    assert [list(batch) for batch in resumed] == [list(batch) for batch in full[5:]]

@@ -119,3 +119,21 @@ def test_ties_among_many_relevant_passages(monkeypatch, max_counted):
             closer = ranking.values.get("triplet_accuracy", [np.nan])[0]
             expected = np.mean([x > y for x, y in pairs]) if pairs else np.nan
             assert closer == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_relevant_passage_after_the_first_ten():
+    found = retrieval_metrics(QUERIES, vectors(*range(20, 0, -1)), [(0, 10, 1.0)], {})
+    assert (found["eval_mrr@10"], found["eval_ndcg@10"]) == (0, 0)
+    assert found["eval_map"] == pytest.approx(1 / 11)
+
+
+def test_ties_are_in_the_order_of_passages():
+    found = retrieval_metrics(QUERIES, vectors(1, 1, 1), [(0, 1, 1.0)], {})
+    assert found["eval_mrr@10"] == pytest.approx(1 / 2)
+
+
+def test_triplet_accuracy():
+    # Relevant: score 3 and 1; not relevant: 2.
+    judgments = [(0, 0, 1.0), (0, 2, 1.0), (0, 1, 0.0)]
+    found = retrieval_metrics(QUERIES, vectors(3, 2, 1), judgments, {})
+    assert found["eval_triplet_accuracy"] == 0.5

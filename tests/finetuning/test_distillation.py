@@ -522,3 +522,28 @@ def test_different_hidden_size_is_rejected(tiny, three_layer_model, tmp_path):
         _assert_rejected(
             options(tiny, tmp_path, **TRAINING, **changes, init_layers=layers), message
         )
+
+
+@pytest.mark.slow
+def test_problem_types_of_custom_datasets(tiny, tiny_of_two_layers, tmp_path):
+    texts = ["good film", "bad plot", "slow story", "fast", "it was not good", "the film", "a", "b"]
+    rows = {
+        "regression": [(text, len(text) / 10) for text in texts],
+        "multilabel": [(text, [["x", "y"], ["x"], []][n % 3]) for n, text in enumerate(texts)],
+    }
+    for problem_type, columns in rows.items():
+        folder = tmp_path / problem_type
+        folder.mkdir()
+        lines = [json.dumps({"text": text, "label": label}) for text, label in columns]
+        for split in ("train", "dev"):
+            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+        flags = {"task_name": "tsv", "data_dir": str(folder), "text_column": "text"}
+        flags |= {"label_column": "label", **TRAINING}
+        out = folder / "teacher"
+        classification.run(options(tiny_of_two_layers, folder, **flags, output_dir=str(out)))
+        run = student_options(tiny, out, folder, **flags, do_eval=True)
+        assert np.isfinite(classification.run(run).metrics["loss"])
+        num_logits = {"regression": 1, "multilabel": 2}[problem_type]
+        feature = Feature("teacher_logits", num_logits, "float32")
+        rows = read_train_records(folder / "out", [feature])
+        assert rows["teacher_logits"].shape == (8, num_logits)

@@ -109,3 +109,11 @@ def test_label_order_must_match_the_published_task(tmp_path, run_log):
         UserError, match="Pass --task_name=tsv, which takes the order from the model"
     ):
         _require_order(model_labels, RunFolder.used_by(options))
+
+
+def test_label_map_next_to_a_converted_checkpoint(tmp_path):
+    """Uses a folder as written by `convert_checkpoint.py`, which copies the label map."""
+    options = ClassifierOptions(task_name="tsv", do_predict=True, output_dir=str(tmp_path))
+    assert RunFolder.used_by(options).path == str(tmp_path)
+    (tmp_path / "labels.txt").write_text("no\nyes\n")
+    assert RunFolder.used_by(options).require_labels() == ["no", "yes"]

@@ -230,3 +230,8 @@ def test_formats_of_another_head_are_not_inherited(tiny, model_class):
     assert model.head_format is None
     assert build_litert_model(model)
     assert BertClassifier.head_format.model is BertClassifier
+
+
+def test_own_head_is_dropped_on_request(relations, tmp_path):
+    _convert(relations[0], tmp_path / "encoder", to="original", head="encoder")
+    assert not any(name.startswith("relation") for name in _values(tmp_path / "encoder"))

@@ -448,3 +448,7 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     (out / "run.json").write_text(json.dumps(metadata))
     Predictor.from_output_dir(out)(pair)
     assert changed_file_warnings() == []
+
+
+def test_copied_vocabulary_keeps_its_last_line_break(tiny, out):
+    assert (out / "vocab.txt").read_bytes() == (tiny.folder / "vocab.txt").read_bytes()

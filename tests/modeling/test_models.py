@@ -20,6 +20,7 @@ from bert_tf.modeling import (
     BertModel,
     BertPretrainer,
     BertSpanLabeler,
+    create_initializer,
     get_activation,
 )
 from bert_tf.optimization import create_optimizer
@@ -345,3 +346,24 @@ def test_original_signature_and_text_inputs_are_rejected(tiny):
         BertModel(tiny.config, True, np.zeros((1, 2), np.int32))
     with pytest.raises(ValueError, match="input_ids must be an integer array or tensor"):
         BertModel(tiny.config)({"input_ids": np.array([["a", "b"]])})
+
+
+def test_dropout_is_only_applied_in_training():
+    model = BertClassifier(SMALL, 2)
+    inputs = {"input_ids": np.ones((2, 8), "int32")}
+    first, second = (np.asarray(model(inputs)["logits"]) for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(np.asarray(model(inputs, training=True)["logits"]) - first).max() > 1e-4
+
+
+def test_initializer_is_truncated_at_two_stddevs():
+    values = np.asarray(create_initializer(0.5)((200, 200)))
+    assert 0.99 < np.abs(values).max() <= 1.0
+
+
+def test_output_shapes_match_the_original():
+    outputs = BertModel(SMALL)({"input_ids": np.ones((13, 7), "int32")}, training=True)
+    assert outputs["embedding_output"].shape == (13, 7, 32)
+    assert outputs["sequence_output"].shape == (13, 7, 32)
+    assert outputs["pooled_output"].shape == (13, 32)
+    assert [layer.shape for layer in outputs["all_encoder_layers"]] == [(13, 7, 32)] * 5

@@ -197,3 +197,25 @@ def test_two_encoders_in_one_model(tiny, tmp_path):
     checkpoints.load_weights(loaded.get_layer("second"), str(tiny.folder))
     second.save(tmp_path / "second.keras")
     assert "bert/pooler/dense/kernel" in find_source(str(tmp_path / "second.keras")).shapes()
+
+
+@pytest.mark.slow
+def test_compiled_model_loads_in_a_fresh_process(tmp_path):
+    model = MODELS["classifier"]()
+    model.compile(optimizer=create_optimizer(1e-3, 10, 2))
+    model.save(tmp_path / "model.keras")
+    code = (
+        "import keras, sys; from bert_tf import BertModel\n"
+        "print(type(keras.saving.load_model(sys.argv[1]).optimizer).__name__)"
+    )
+    command = [sys.executable, "-c", code, tmp_path / "model.keras"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.stdout.strip() == "AdamWeightDecay", process.stderr
+
+
+def test_config_is_restored(tmp_path):
+    model = MODELS["encoder"]()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert loaded.config == model.config
+    assert loaded.config.directionality == "bidi"

@@ -98,3 +98,21 @@ def test_values_of_sentence_transformers():
     assert found == pytest.approx(11.20329761505127, rel=1e-5)
     found = np.mean(np.square(cosine - scores))
     assert found == pytest.approx(0.3747076392173767, rel=1e-5)
+
+
+def test_cosines():
+    values = cosines(np.float32([[3, 4], [1, 0]]), np.float32([[6, 8], [-2, 0]]))
+    np.testing.assert_allclose(values, [1, -1], rtol=1e-6)
+
+
+def test_in_batch_negatives():
+    # The cosines of the anchors with the positives are 1 and 0, and 0.6 and 0.8.
+    anchors = np.float32([[1, 0], [0.6, 0.8]])
+    passages = np.float32([[[2, 0]], [[0, 3]]])
+    losses = multiple_negatives(anchors, passages, ids([1, 2], [3, 4]), 10.0)
+    expected = [cross_entropy([10, 0], 0), cross_entropy([6, 8], 1)]
+    np.testing.assert_allclose(losses, expected, rtol=1e-4, atol=1e-6)
+    losses = multiple_negatives(anchors, passages, ids([1, 2], [3, 4]), 10.0, symmetric=True)
+    # Of the positives with the anchors: 1 and 0.6, and 0 and 0.8.
+    backward = [cross_entropy([10, 6], 0), cross_entropy([0, 8], 1)]
+    np.testing.assert_allclose(losses, np.mean([expected, backward], axis=0), rtol=1e-4, atol=1e-6)

@@ -193,3 +193,21 @@ def test_missing_package_raises_user_error(exported, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(UserError, match=r'package onnx .*pip install "bert_tf\[onnx\]"'):
         export_model.run(exported[1])
+
+
+def test_export_dir_with_trailing_slash(exported, tmp_path):
+    options = dataclasses.replace(exported[1], export_dir=f"{tmp_path}/new/")
+    for _ in range(2):
+        export_model.run(options)
+    assert (tmp_path / "new" / "model.onnx").stat().st_size > 1000
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+def test_folder_with_other_files_is_not_replaced(exported, tmp_path):
+    # For instance a model exported by Optimum, with weights next to model.onnx.
+    for name in ("model.onnx", "model.safetensors"):
+        (tmp_path / name).write_text("not ours")
+    options = dataclasses.replace(exported[1], export_dir=str(tmp_path))
+    with pytest.raises(UserError, match=r"it has model\.safetensors"):
+        export_model.run(options)
+    assert (tmp_path / "model.onnx").read_text() == "not ours"

@@ -82,3 +82,7 @@ def test_round_trip(tmp_path_factory, rows):
     assert [*read_tsv(str(path))] == [
         Row(Place(str(path), i), row) for i, row in enumerate(rows, 1)
     ]
+
+
+def test_bom_is_dropped_only_at_the_start(write):
+    assert read_cells(write("\ufeff\ufeffa\n\ufeffb\n")) == [["\ufeffa"], ["\ufeffb"]]

@@ -13,11 +13,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bert_tf.tokenization import FullTokenizer, fast, fast_wordpiece
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, fast, fast_wordpiece
 from bert_tf.tokenization.fast import BatchTokenizer, tokenize_with_offsets
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
 from tests.tokenization.test_tokenization import BOTH_CASINGS, golden_texts
+
+
+class SplitsAtWhitespace(BasicTokenizer):
+    def normalize(self, text: str) -> str:
+        return text
+
 
 VOCABULARIES = ["uncased", "cased", "chinese"]
 # Published models do not use the slow combinations.
@@ -319,3 +325,20 @@ def test_invalid_argument_types_are_rejected(tmp_path):
     for text in ("the", b"the"):
         with pytest.raises(TypeError, match="texts must be a list of texts"):
             tokenizer.encode(text)
+
+
+def test_ids_match_the_reference_if_only_whitespace_separates_words():
+    reference = FullTokenizer(str(golden("vocab/cased.txt")), do_lower_case=False)
+    reference.basic_tokenizer = SplitsAtWhitespace(do_lower_case=False)
+    tokenizer = BatchTokenizer(reference)
+    rng = random.Random(0)
+    words = [word.removeprefix("##") for word in reference.vocab]
+    strings = [random_text(rng, words) for _ in range(2000)]
+    assert as_lists(tokenizer.encode(strings)) == reference_ids(reference, strings)
+    # Texts with punctuation need the reference.
+    assert 0 < tokenizer.num_reference_texts < len(strings)
+
+
+def test_import_does_not_import_tensorflow():
+    code = "import sys, bert_tf.tokenization.fast as b; assert 'tensorflow' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

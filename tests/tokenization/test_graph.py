@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bert_tf.data.packing import pack_batch
 from bert_tf.saved_models.modules import pack
 from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
@@ -132,3 +133,12 @@ def test_packing_matches_array_packing(pairs, max_seq_length, with_second, padde
     longest = max_seq_length if padded else int(expected["input_mask"].sum(1).max(initial=2))
     for name, values in expected.items():
         np.testing.assert_array_equal(actual[name], values[:, :longest], name)
+
+
+def test_ids_match_the_compiled_tokenizer(tokenizers):
+    reference, graph = tokenizers
+    texts = [f"The {n}th text, of many; it's été {n}!" for n in range(50)]
+    actual = graph(tf.constant(texts))
+    expected = BatchTokenizer(reference).encode(texts)
+    np.testing.assert_array_equal(actual.values, expected.ids)
+    np.testing.assert_array_equal(actual.row_splits, expected.row_splits)

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 from bert_tf import tokenization
 from bert_tf.tasks.token_classification.windows import split_words
-from bert_tf.tokenization import FullTokenizer, decompose
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, decompose
 from bert_tf.tokenization.fast import tokenize_with_offsets
 from tests.oracle import golden
 from tests.tokenization.test_tokenization import (
     ANY_TEXT,
     AWKWARD_CHARACTERS,
+    BOTH_CASINGS,
     NO_DEADLINE,
+    assert_matches_golden,
+    tokenize_step_by_step,
 )
 
 CHARACTERS = [chr(code) for code in range(sys.maxunicode + 1)]
@@ -82,3 +85,15 @@ def cpu_seconds(function: Callable, *args) -> float:
     start = time.thread_time()
     function(*args)
     return time.thread_time() - start
+
+
+@BOTH_CASINGS
+def test_golden_texts_with_sorted_marks_match_the_original(lower):
+    assert_matches_golden(BasicTokenizer(lower).tokenize, "basic_lower" if lower else "basic_cased")
+
+
+@BOTH_CASINGS
+@NO_DEADLINE
+@given(text=MARKED_TEXT)
+def test_tokens_of_marks_match_step_by_step_rules(lower, text):
+    assert BasicTokenizer(lower).tokenize(text) == tokenize_step_by_step(text, lower)

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -60,3 +61,9 @@ def test_spans_are_ordered_and_match_tokens(text, lower):
         if not lower and token != "[UNK]":
             [word] = tokenizer.basic_tokenizer.tokenize(text[start:end])
             assert word == token.removeprefix("##")
+
+
+def test_bytes_are_decoded():
+    assert tokenize_with_offsets(load_tokenizer(), b"the \xff the")[1] == [(0, 3), (5, 8)]
+    with pytest.raises(ValueError, match="must be str or bytes"):
+        tokenize_with_offsets(load_tokenizer(), 3)

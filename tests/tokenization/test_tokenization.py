@@ -421,3 +421,29 @@ def test_invalid_vocabulary_and_casing_are_rejected(tmp_path, caplog):
     path.write_text('{"the": 0}\n')
     FullTokenizer(str(path))
     assert "vocab.txt has no [UNK]: is it a BERT vocabulary?" in caplog.text
+
+
+@BOTH_CASINGS
+@NO_DEADLINE
+@given(text=ANY_TEXT)
+def test_basic_tokens_have_no_separators(lower, text):
+    for token in BasicTokenizer(lower).tokenize(text):
+        assert token.split() == [token]
+        assert len(token) == 1 or not any(map(tokenization.is_punctuation, token))
+
+
+def test_character_classes():
+    for char in " \t\r\n\u00a0":
+        assert tokenization.is_whitespace(char)
+        assert not tokenization.is_control(char)
+    assert tokenization.is_control("\x05")
+    assert not tokenization.is_control("\U0001f4a9")
+    assert not any(map(tokenization.is_whitespace, "A-\u2028"))
+    assert all(map(tokenization.is_punctuation, "-$`.…"))
+    assert not any(map(tokenization.is_punctuation, "A €"))
+
+
+def test_word_with_unknown_piece_is_unknown(tokenizer):
+    tokenize = WordpieceTokenizer(tokenizer.vocab).tokenize
+    assert tokenize("") == []
+    assert tokenize("unaffable unaffableX run") == ["un", "##aff", "##able", "[UNK]", "run"]

@@ -336,3 +336,10 @@ def test_signals_end_the_connection_to_another_program(number):
             process.send_signal(number)
         process.stderr.read()
         assert process.wait() == -number
+
+
+def test_script_in_one_process_does_not_wait_for_workers(monkeypatch):
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    with pytest.raises(UserError, match="TF_CONFIG names 2 workers, but this runs in one process"):
+        open_devices(DeviceOptions(), one_process=True)

@@ -345,3 +345,10 @@ def test_zip_of_another_model(tmp_path):
         archive.writestr("model/model.safetensors", "x")
     with pytest.raises(UserError, match=r"It contains: model/model\.safetensors"):
         find_source(str(tmp_path / "a.zip"))
+
+
+def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
+    request = ConversionOptions(output=str(tmp_path / "x.ckpt"))
+    convert(find_source(str(hf_folder)), request)
+    with pytest.raises(UserError, match=r"\.index: already exists"):
+        convert(find_source(str(hf_folder)), request)

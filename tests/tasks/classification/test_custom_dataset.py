@@ -24,6 +24,9 @@ from tests.tasks.classification.bad_tables import (
     write_files,
 )
 
+HEADER = "id\tlabel\ttext\n" + "1\tham\tgood\n2\tspam\tbad\n" * 2
+
+
 TOXIC = "id,comment_text,toxic,insult\n1,you are kind,0,0\n2,you are bad,1,1\n3,bad,1,0\n"
 NO_HELD_OUT_ROWS = {"dev_fraction": "0"}
 COLUMNS = NO_HELD_OUT_ROWS | {"text_column": "comment_text", "label_column": "toxic,insult"}
@@ -561,3 +564,69 @@ def test_folders_of_labels(tmp_path, caplog):
     dataset = dataset_from_flags(tmp_path, flags)
     assert label_text_pairs(dataset.read("train")) == [("neg", "a neg film"), ("pos", "a pos film")]
     assert dataset.read("predict")[1].guid == "pos/1.txt"
+
+
+def test_explicit_labels_keep_their_order(read_dataset):
+    dataset = read_dataset(BY_NUMBER | {"labels": "spam,eggs,ham"}, train_tsv=TRAIN)
+    assert dataset.labels == ("spam", "eggs", "ham")
+
+
+def test_named_columns_may_be_in_any_order(read_dataset, caplog):
+    read_dataset(BY_NAME, train_tsv=HEADER, dev_tsv="text\tlabel\ngood\tham\n").read("eval")
+    # A data row may look like a header.
+    read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS, train_tsv=EXAMPLES_TSV, dev_tsv="ham\tspam\n").read(
+        "eval"
+    )
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_prediction_holds_out_nothing(read_dataset, caplog):
+    assert len(read_dataset(BY_NUMBER, train_tsv=TRAIN, test_tsv="x\ta\n").read("predict")) == 1
+    assert "no dev set" not in caplog.text
+
+
+def test_no_rows_are_held_out_with_a_dev_file(read_dataset):
+    dataset = read_dataset(BY_NUMBER, train_tsv=TRAIN, dev_tsv=b"ham\ta\n")
+    assert (len(dataset.read("train")), label_text_pairs(dataset.read("eval"))) == (
+        4,
+        [("ham", "a")],
+    )
+    assert dataset.describe("eval").endswith("dev.tsv")
+    assert (
+        len(read_dataset(BY_NUMBER | NO_HELD_OUT_ROWS | {"eval_file": "train.tsv"}).read("eval"))
+        == 4
+    )
+
+
+def test_test_file_needs_no_labels(read_dataset):
+    dataset = read_dataset(
+        BY_NAME, train_tsv=b"label\ttext\n" + TRAIN, test_csv="id,text\n1,a\n2,b\n"
+    )
+    assert dataset.read("predict") == [InputExample("test-0", "a"), InputExample("test-1", "b")]
+
+
+def test_file_of_different_split_is_not_used_for_training(tmp_path):
+    write_files(tmp_path, {"test.tsv": b""})
+    assert split_files(str(tmp_path), splits=["train"]) == {}
+
+
+def test_multi_label_separator(read_dataset, caplog):
+    flags = BY_NUMBER | NO_HELD_OUT_ROWS | {"problem_type": "multilabel"}
+    read_dataset(flags, train_tsv="a;b\tx\n\ty\nb\tz\n").read("train")
+    assert "no row has two labels" in caplog.text
+    caplog.clear()
+    read_dataset(flags, train_tsv="a,b\tx\n\ty\n\tz\n").read("train")
+    assert "no row has two labels" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem_type", "label"),
+    [
+        ("1,0", "0.5,2", "regression", ("0.5", "2")),
+        ("1,0", "True,False", "multilabel", ("toxic",)),
+        ("1,0", "1.0,0.0", "multilabel", ("toxic",)),
+    ],
+)
+def test_values_of_label_columns(read_dataset, old, new, problem_type, label):
+    dataset = read_dataset(COLUMNS, train_csv=TOXIC.replace(old, new))
+    assert (dataset.problem_type, dataset.read("train")[2].label) == (problem_type, label)

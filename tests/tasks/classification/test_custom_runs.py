@@ -624,3 +624,53 @@ def test_head_follows_its_labels(trained_classifier, tiny, tmp_path, run_log, na
     assert (message in run_log.text) == warns
     # With the same labels, in whatever order, the model is as good as before.
     assert (results.metrics["eval_accuracy"] > 0.9) != warns
+
+
+def test_predictions_round_trip(tiny, tmp_path):
+    texts = ['"He said', 'so," she "said"', 'a " b', "plain"]
+    write(tmp_path / "data", "train.tsv", [("a", "good"), ("b", "bad")] * 9)
+    (tmp_path / "data" / "test.jsonl").write_text(
+        "".join(json.dumps({"text": f"{text}\n\tx"}) + "\n" for text in texts)
+    )
+    classification.run(custom_options(tiny, tmp_path, do_train=True, do_predict=True))
+    with open(tmp_path / "out" / "test_predictions.tsv", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["text"] for row in rows] == [f"{text}  x" for text in texts]
+
+
+def test_string_labels(trained_classifier):
+    _, results, out = trained_classifier
+    assert (out / "labels.txt").read_text() == "none of that\npraise\n"
+    assert results.metrics["eval_accuracy"] >= 0.9
+    metrics = json.loads((out / "eval_results.json").read_text())
+    assert set(metrics["labels"]) == {"none of that", "praise"}
+    # One fifth of 120 rows is held out.
+    assert np.sum(metrics["confusion_matrix"]) == 24
+    accuracy = np.trace(metrics["confusion_matrix"]) / 24
+    assert metrics["eval_accuracy"] == pytest.approx(accuracy)
+    assert (out / "confusion_matrix.png").read_bytes().startswith(b"\x89PNG")
+    assert records.count_records(str(out / "train.tf_record")) == 96
+
+
+def test_readable_predictions(trained_classifier):
+    _, _, out = trained_classifier
+    rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
+    assert rows[0] == ["id", "text", "label", "probability_none of that", "probability_praise"]
+    assert [row[1] for row in rows[1:]] == sentences(15, seed=9)
+    plain = np.loadtxt(out / "test_results.tsv", delimiter="\t")
+    np.testing.assert_array_equal(plain, np.float64([row[3:] for row in rows[1:]]))
+    names = rows[0][3:]
+    for row in rows[1:]:
+        best = names[int(np.argmax(np.float64(row[3:])))]
+        assert best == f"probability_{row[2]}"
+    is_correct = [row[2] == label_of(row[1]) for row in rows[1:]]
+    assert np.mean(is_correct) >= 0.8
+
+
+def test_unlabeled_test_file(trained_classifier):
+    _, _, out = trained_classifier
+    path = str(out / "predict.tf_record")
+    import tensorflow as tf
+
+    example = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
+    assert "label_ids" not in example.features.feature

@@ -267,3 +267,9 @@ def test_constant_predictions_of_numbers_warn(run_log, predictions, warns):
     labels = np.array([10.0, 900.0])
     metrics.regression_metrics(np.array(predictions), labels, np.zeros(2))
     assert ("all predictions are from 8.37 to 8.38, but the labels" in run_log.text) == warns
+
+
+def test_no_correct_prediction():
+    actual = compute_metrics([0, 0, 1, 1], [1, 1, 0, 0], 2)
+    assert actual["eval_matthews"] == -1
+    assert {name for name, metric in actual.items() if metric} == {"eval_loss", "eval_matthews"}

@@ -116,3 +116,16 @@ def test_matplotlib_state_is_unchanged_and_missing_glyphs_do_not_warn():
     )
     process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (process.stdout.strip(), process.stderr) == ("[]", "")
+
+
+def test_matplotlib_state_is_unchanged():
+    code = (
+        "from bert_tf.tasks.classification import metrics; import matplotlib;"
+        # rcParams.items() would look for a display.
+        "before = list(dict.items(matplotlib.rcParams));"
+        "metrics.plot_confusion_matrix([[1]], ['a']);"
+        "assert list(dict.items(matplotlib.rcParams)) == before;"
+        "from matplotlib import pyplot; print(pyplot.get_fignums())"
+    )
+    process = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (process.stdout.strip(), process.stderr) == ("[]", "")

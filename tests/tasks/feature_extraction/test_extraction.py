@@ -407,3 +407,9 @@ def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning
     changes = {name: str(folder / v) if name[-5:] == "_file" else v for name, v in changes.items()}
     run(tiny, folder, **changes)
     assert warning in run_log.text
+
+
+def test_columns_without_header(tiny, folder):
+    (folder / "in.txt").write_text("a\tb\nc\tnot\n")
+    output = np.load(run(tiny, folder, output_format="npz", text_column="2"))
+    assert output["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]

@@ -439,3 +439,25 @@ def test_missing_endings_have_no_probability(tiny, tmp_path, run_log):
         exported = signature(**padded)["probabilities"].numpy()[0]
         np.testing.assert_allclose(exported[: len(rows)], unpadded, atol=1e-5)
         assert not exported[len(rows) :].any()
+
+
+def test_nested_choices_case(tmp_path):
+    (tmp_path / "train.jsonl").write_text(
+        '{"id": "1", "answerKey": "B", "question": {"stem": "Where do you buy bread?", "choices": '
+        '[{"label": "A", "text": "a lake"}, {"label": "B", "text": "a bakery"}]}}\n'
+    )
+    flags = {**NESTED_FLAGS, "label_column": "answerKey", "ending_columns": "question.choices"}
+    options = MultipleChoiceOptions(**flags, data_dir=str(tmp_path))
+    expected = Question("Where do you buy bread?", ("a lake", "a bakery"), 1)
+    assert read_questions(options, "train", None) == [expected]
+
+
+def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
+    """Evaluates a model of four endings on a question with five."""
+    _, out = trained_model
+    (tmp_path / "val.jsonl").write_text(
+        '{"sent1": "a", "sent2": "", "e": ["b", "c", "d", "e", "f"], "label": 0}\n'
+    )
+    flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
+    with pytest.raises(UserError, match=r"val.jsonl:1: .* at most 4 endings.* Received: 5"):
+        multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))

@@ -410,3 +410,16 @@ def test_file_of_blank_lines(tiny, corpus, caplog):
     paths = f"{corpus}/blank.txt,{corpus}/one.txt"
     create_data.run(options(tiny, corpus, input_file=paths, dupe_factor=1))
     assert caplog.text.count("blank.txt: the first 2 lines are blank") == 2
+
+
+def test_parts_of_different_command_are_not_reused(tiny, corpus, monkeypatch):
+    complete = create_sharded(tiny, corpus, "whole", random_seed=2)
+    assert len(os.listdir(leave_unmerged_parts(tiny, corpus, monkeypatch))) > 4
+    assert create_sharded(tiny, corpus, "out", random_seed=2) == complete
+
+
+def test_parts_of_modified_input_are_not_reused(tiny, corpus, monkeypatch):
+    leave_unmerged_parts(tiny, corpus, monkeypatch)
+    text = (corpus / "one.txt").read_text()
+    (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
+    assert create_sharded(tiny, corpus, "out") == create_sharded(tiny, corpus, "other")

@@ -16,6 +16,7 @@ from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions, PretrainingOptions
 from bert_tf.tasks import pretraining
 from bert_tf.tasks.pretraining import create_data
+from tests.base.test_locks import hold
 from tests.tasks.pretraining.test_create_data import corpus  # noqa: F401
 from tests.tasks.pretraining.test_create_data import options as data_options
 
@@ -317,3 +318,25 @@ def test_truncated_records(tiny, records):
     (records / "a.tfr.json").unlink()  # The original writes no metadata.
     with pytest.raises(UserError, match=r"a\.tfr is not a complete TFRecord file"):
         pretraining.run(options(tiny, records, do_train=True, num_train_steps=60))
+
+
+def test_no_step_requested(tiny, records):
+    with pytest.raises(UserError, match="Nothing to do"):
+        pretraining.run(options(tiny, records))
+
+
+def test_out_of_range_ids(tiny, records):
+    (records / "a.tfr.json").unlink()
+    config = {**json.loads((tiny.folder / "bert_config.json").read_text()), "vocab_size": 8}
+    (records / "small.json").write_text(json.dumps(config))
+    small = {"bert_config_file": str(records / "small.json"), "input_file": f"{records}/a.tfr"}
+    with pytest.raises(UserError, match="made with 19 or more vocabulary entries, not 8"):
+        pretraining.run(options(tiny, records, do_eval=True, **small))
+
+
+def test_output_dir_locked_by_concurrent_training_run(tiny, records):
+    process = hold(f"{records}/out/.lock")
+    with pytest.raises(UserError, match=f"out is in use by process {process.pid} on"):
+        pretraining.run(options(tiny, records, do_train=True))
+    process.communicate("")
+    assert process.returncode == 0

@@ -267,3 +267,28 @@ def test_json_lines_without_answers(tmp_path):
     path.write_text(lines(HF, {"id": "2", "question": "Why?"}))
     with pytest.raises(UserError, match=r'jsonl:2: has no "context"'):
         read_squad_examples(str(path), False, False)
+
+
+def test_impossible_questions_with_answers(tmp_path, caplog):
+    answerable = question(id="a", is_impossible=False)
+    impossible = question(
+        id="b", is_impossible=True, answers=[], plausible_answers=[{"text": "cat"}]
+    )
+    contradictory = question(id="c", is_impossible=True)
+    path = write_squad(tmp_path, answerable, impossible, contradictory)
+    examples = read_squad_examples(path, True, True)
+    assert [example.is_impossible for example in examples] == [False, True, True]
+    problem = "1 of 3 questions is impossible, but has answers"
+    assert caplog.messages == [f"{path}: {problem}: c"]
+    caplog.clear()
+    read_squad_examples(write_squad(tmp_path, answerable, impossible), True, True)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("is_training", [True, False])
+def test_empty_questions(tmp_path, caplog, is_training):
+    questions = question(id="a"), question(id="b", question=" "), question(id="c", question="")
+    path = write_squad(tmp_path, *questions)
+    assert len(read_squad_examples(path, is_training, False)) == 3
+    expected = f"{path}: 2 of 3 questions are empty: b, c"
+    assert caplog.messages == [expected]

@@ -13,6 +13,7 @@ from bert_tf.config import BertConfig
 from bert_tf.data import records
 from bert_tf.options import SquadOptions
 from bert_tf.tasks import squad
+from bert_tf.tasks.question_answering import scoring as scores
 from bert_tf.tasks.question_answering.task import QuestionAnswering
 from bert_tf.tokenization import FullTokenizer
 from tests.oracle import golden
@@ -335,3 +336,38 @@ def test_truncated_questions_of_a_predictor_warn(tiny, folder, run_log):
     assert "truncated" not in run_log.text
     task.from_inputs([("what was good and bad and slow", TEXT), ("what was it", TEXT)])
     assert "1 of 2 questions is longer than max_query_length=5 and was truncated" in run_log.text
+
+
+def test_best_of_several_evaluations_is_written(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 1e-2}
+    metrics = squad.run(options(tiny, folder, **flags, eval_every="2", best_metric="f1")).metrics
+    history = read(folder, "evaluations.json")
+    assert history["metric"] == "f1"
+    assert len(history["evaluations"]) > 2
+    best = max(history["evaluations"], key=lambda evaluation: evaluation["f1"])
+    assert metrics["f1"] == best["f1"]
+    assert metrics["global_step"] == best["step"]
+    again = options(
+        tiny,
+        folder,
+        do_eval=True,
+        init_checkpoint=str(folder / "out" / "best"),
+        output_dir=str(folder / "again"),
+    )
+    assert squad.run(again).metrics["f1"] == best["f1"]
+
+
+def test_best_weights_by_character_metrics(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0, "eval_every": "1epoch"}
+    squad.run(options(tiny, folder, **flags, answer_scoring="characters"))
+    assert read(folder, "evaluations.json")["metric"] == "f1_characters"
+    with pytest.raises(UserError, match="--best_metric must be one of f1, exact_match"):
+        squad.run(options(tiny, folder, **flags, best_metric="f1_characters"))
+
+
+def test_metrics_match_the_written_predictions(tiny, folder):
+    run = options(tiny, folder, do_eval=True)
+    metrics = squad.run(run).metrics
+    examples = make_task(tiny, run).read("eval").questions
+    recomputed = scores.score(examples, read(folder, "predictions.json"))
+    assert {key: metrics[key] for key in recomputed} == recomputed

@@ -491,3 +491,17 @@ def test_labels_are_written_back_in_json(tmp_path, name):
     _, again = read(tmp_path, "a.jsonl", written)
     assert again.words == file.words
     assert again.labels == [label for prediction in predictions for label in prediction.labels]
+
+
+def test_span_of_a_space_is_counted(tmp_path):
+    row = {"text": "Anna lives", "labels": [[0, 5, "PER"], [4, 5, "PER"]]}
+    rows, file = read(tmp_path, "a.jsonl", json.dumps(row))
+    assert rows == [("Anna", "B-PER"), ("lives", "O")]
+    (problem,) = file.problems
+    assert "1 of 2 spans does not end where a word does" in problem
+
+
+def test_chinese_dictionaries(tmp_path):
+    label = {"name": {"小王": [[0, 1]]}, "address": {"北京": [[3, 4]]}}
+    rows, _ = read(tmp_path, "a.json", json.dumps({"text": "小王在北京", "label": label}))
+    assert [label for _, label in rows] == ["B-name", "I-name", "O", "B-address", "I-address"]

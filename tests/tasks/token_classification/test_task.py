@@ -26,7 +26,7 @@ from bert_tf.tasks.token_classification.task import TokenClassification
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
 from tests.finetuning.test_run_checks import warning_messages
-from tests.oracle import ROOT, golden
+from tests.oracle import ROOT, data, golden
 from tests.tasks.token_classification.test_entity_scores import f1
 
 # Label of each word; `I-` is used only inside an entity.
@@ -748,3 +748,61 @@ def test_entities_of_a_text_have_probabilities_and_places(tiny, tmp_path):
     # What was written can be read.
     again = conll.read_conll(path)
     assert again.labels == ["B-A", "I-A", "O", "B-B"]
+
+
+def test_best_of_several_evaluations_is_used(tiny, folder):
+    flags = {"do_train": True, "do_eval": True, "num_train_epochs": 4.0, "learning_rate": 5e-3}
+    metrics = ner.run(options(tiny, folder, **flags, eval_every="1epoch")).metrics
+    history = json.loads((folder / "out" / "evaluations.json").read_text())
+    assert history["metric"] == "f1"
+    assert [evaluation["step"] for evaluation in history["evaluations"]] == [10, 20, 30, 40]
+    assert metrics["f1"] == max(evaluation["f1"] for evaluation in history["evaluations"])
+    assert (folder / "out" / "best" / "labels.txt").exists()
+
+
+def test_msra_spans_end_to_end(tiny, tmp_path):
+    for name in ("train", "dev", "test"):
+        (tmp_path / f"{name}.txt").write_text("good/nr film/o \nslow/ns was/o plot/nt \n")
+    flags = {**TRAINING, "train_batch_size": 2, "do_eval": True, "do_predict": True}
+    results = ner.run(options(tiny, tmp_path, **flags))
+    assert "f1" in results.metrics
+    labels = ["O", "B-LOC", "B-ORG", "B-PER", "I-LOC", "I-ORG", "I-PER"]
+    assert (tmp_path / "out" / "labels.txt").read_text().split() == labels
+    lines = (tmp_path / "out" / "label_test.txt").read_text().splitlines()
+    assert [line.split()[:2] for line in lines[:5]] == [
+        *(["g", "B-PER"], ["o", "I-PER"], ["o", "I-PER"], ["d", "I-PER"], ["f", "O"]),
+    ]
+    assert [len(line.split()) for line in lines] == [3] * 8 + [0] + [3] * 11 + [0]
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("doc_context", [False, True])
+def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context):
+    """Uses windows that are too short for most sentences."""
+    folder = data("conll2003")
+    vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
+    run = options(
+        tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
+        doc_context=doc_context,
+    )  # fmt: skip
+    ner_task = give_schema(TokenClassification(run, tiny.config, vocab))
+    for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
+        examples = ner_task.read(split)
+        rows = ner_task.featurize(examples, split)
+        if split != "predict":
+            # Each label occurs once in training.
+            assert rows["label_mask"].sum() == len(examples.file.labels)
+        label_ids = rows.get("label_ids", np.zeros_like(rows["input_ids"]))
+        predicted = ner_task.decode(examples, {"label_ids": label_ids})
+        if split != "predict":
+            assert [(sentence.words, sentence.labels) for sentence in predicted] == list(examples)
+        path, _, copy = ner_task.write("predict", examples, predicted, str(tmp_path)).paths
+        if split != "predict":
+            # The labels of the file are predicted, so the copy is equal.
+            with open(copy) as written:
+                assert written.read() == (folder / f"{name}.txt").read_text()
+        with open(path) as written, open(folder / f"{name}.txt") as source:
+            for output_line, source_line in zip(written, source, strict=True):
+                # Words and labels are equal in all lines except document marks.
+                if not source_line.startswith("-DOCSTART-"):
+                    assert output_line.split()[:2] == source_line.split()[::3]
