@@ -389,30 +389,3 @@ def test_regression(tiny, tmp_path):
     assert metrics["eval_pearson"] == pytest.approx(
         np.corrcoef(predictions, scores)[0, 1], abs=1e-4
     )
-
-
-def test_dropout_is_applied_only_in_training(tiny, tmp_path, monkeypatch):
-    calls = []
-    call = BertClassifier.call
-
-    def spy(self, inputs, training=None, dropout_seed=None):
-        calls.append((training, dropout_seed is not None))
-        return call(self, inputs, training=training, dropout_seed=dropout_seed)
-
-    monkeypatch.setattr(BertClassifier, "call", spy)
-    classification.run(options(tiny, tmp_path, do_train=True, do_eval=True, num_train_epochs=1))
-    assert calls == [(True, True), (False, False)]
-
-
-def test_options_are_passed_to_the_optimizer(tiny, tmp_path, monkeypatch):
-    optimizers = []
-
-    def spy(*arguments):
-        optimizers.append(arguments)
-        return create_optimizer(*arguments)
-
-    monkeypatch.setattr(build, "create_optimizer", spy)
-    changes = {"warmup_proportion": 0.5, "adam_bias_correction": True, "learning_rate": 1e-3}
-    run = options(tiny, tmp_path, do_train=True, num_train_epochs=2, **changes)
-    classification.run(run)
-    assert optimizers == [(1e-3, 9, 4, True, "adamw")]
