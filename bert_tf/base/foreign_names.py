@@ -146,7 +146,7 @@ def similar(name: str, names: Iterable[str], limit: int = 3) -> list[str]:
     wholes = [x for x in names if "_" in x and {*x.split("_")} <= words]
     found = initials or sorted(parts, key=lambda x: x.count("_"))
     found = found or sorted(wholes, key=len, reverse=True)
-    return (found or difflib.get_close_matches(name, names, limit, cutoff=0.8))[:limit]
+    return (found or difflib.get_close_matches(name, names, limit, cutoff=0.75))[:limit]
 
 
 def error_stubs(owner: str) -> dict[str, Callable[..., NoReturn]]:
