@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # imports Keras
     from bert_tf.modeling import HeadFormat
 
 WORD_EMBEDDINGS = "bert/embeddings/word_embeddings"
+SEGMENT_EMBEDDINGS = "bert/embeddings/token_type_embeddings"
 POOLER = ("bert/pooler/dense/bias", "bert/pooler/dense/kernel")
 
 # Parts of names in the original.

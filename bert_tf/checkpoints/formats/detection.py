@@ -15,7 +15,7 @@ from bert_tf import checkpoints
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, note, reason, shortened, warn
 from bert_tf.checkpoints.formats import keras_files
-from bert_tf.checkpoints.formats.hugging_face import INDEX_FILE, WEIGHTS_FILE, HuggingFaceSource
+from bert_tf.checkpoints.formats.hugging_face import WEIGHTS_FILES, HuggingFaceSource
 from bert_tf.checkpoints.formats.keras_files import KerasSource
 from bert_tf.checkpoints.formats.matching import check_config
 from bert_tf.checkpoints.formats.model_garden import ModelGardenSource
@@ -37,13 +37,10 @@ _OTHER_FILES: dict[tuple[str | bytes, ...], str] = {
         "a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
         "with transformers: BertModel.from_pretrained(folder).save_pretrained(new_folder)"
     ),
-    (".h5", ".hdf5", b"\x89HDF", ".msgpack"): (
-        "weights of Keras or Flax: convert them with transformers below version 5, with "
-        "from_tf=True or from_flax=True"
-    ),
+    (".hdf5", b"\x89HDF", ".msgpack"): "weights of Keras in a file not named .h5, or of Flax",
 }
 # Names in a folder that say what it has instead of a checkpoint.
-_WEIGHTS = re.compile(r"((pytorch|tf|flax)_)?model\b.*\.(bin|h5|msgpack)")
+_WEIGHTS = re.compile(r"((pytorch|flax)_)?model\b.*\.(bin|msgpack)")
 
 
 # What to unpack of a release: a zip of a folder with bert_config.json, vocab.txt and a checkpoint.
@@ -68,10 +65,9 @@ def find_source(path: str) -> Source:
     if files.is_dir(path):
         return _open_folder(path)
     openers = {
-        ".safetensors": HuggingFaceSource,
-        INDEX_FILE: HuggingFaceSource,
         keras_files.MODEL_EXTENSION: KerasSource,
         keras_files.WEIGHTS_EXTENSION: KerasSource,
+        **dict.fromkeys((".safetensors", ".h5", *WEIGHTS_FILES), HuggingFaceSource),
         ".zip": _open_zip,
     }
     for extension, opener in openers.items():
@@ -143,7 +139,7 @@ def _open_folder(folder: str) -> Source:
         return open_saved_model(folder)
     if (encoder := encoder_folder(folder)) != folder:
         return find_source(encoder)
-    weights_file = find(WEIGHTS_FILE) or find(INDEX_FILE)
+    weights_file = next(filter(None, map(find, WEIGHTS_FILES)), None)
     prefix = None
     try:
         prefix = RunFolder(folder).checkpoint(check=False)

@@ -48,6 +48,8 @@ def find(source: Source, stored: Set[str], requested: str = "auto") -> HeadForma
         if declared and declared is not head and has_same_names:
             raise UserError(f"--head={requested}, but the model has a {declared.name} head")
         return head
+    if source.other_head:
+        raise UserError(f"the head of a {source.other_head} cannot be read", fix=ENCODER_ONLY)
     if source.model and not declared:
         problem = f"{source.model.__name__} has no attribute head_format"
         raise UserError(problem, fix=ENCODER_ONLY)

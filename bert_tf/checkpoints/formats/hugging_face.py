@@ -1,7 +1,9 @@
-"""Hugging Face transformers model folders: model.safetensors, config.json, vocab.txt.
+"""Model folders of Hugging Face transformers: weights, config.json and vocab.txt.
 
-Kernels are [input, output] in the original BERT and [output, input] in transformers, which uses
-PyTorch; weights of heads are [labels, H] in both.
+The weights are those of a class in PyTorch (`model.safetensors`), or of one in TensorFlow, up to
+version 4 (`tf_model.h5`, or safetensors with its names). Kernels are [input, output] in the original
+BERT and in TensorFlow, and [output, input] in PyTorch; weights of heads are [labels, H] in the
+original and in PyTorch. A DistilBERT is read as a BERT with segment embeddings of zeros.
 """
 
 import functools
@@ -17,7 +19,7 @@ import numpy as np
 
 from bert_tf.base import files
 from bert_tf.base.errors import UserError, reason, shortened
-from bert_tf.checkpoints.formats import configs, heads, hugging_face_config
+from bert_tf.checkpoints.formats import configs, heads, hugging_face_config, keras_h5
 from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source
 from bert_tf.checkpoints.run_folder import VOCAB, RunFolder, labels_in
 from bert_tf.checkpoints.tensors import temporary_folder
@@ -27,14 +29,34 @@ from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.special_tokens import ANY_SPELLING, USED
 
 CONFIG = "config.json"
-INDEX_FILE = "model.safetensors.index.json"
 WEIGHTS_FILE = "model.safetensors"
+# In the order in which they are looked for, each with its index of shards.
+WEIGHTS_FILES = (
+    WEIGHTS_FILE,
+    f"{WEIGHTS_FILE}.index.json",
+    "tf_model.h5",
+    "tf_model.h5.index.json",
+)
 _TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
 # In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
 # the weights include one. For converting back, it is kept in a file that transformers ignores.
 POOLER_FILE = "pooler.safetensors"
 # Last part of a name in the original -> last part in transformers, if they differ.
 _LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
+
+# Endings of kernels in TensorFlow.
+_KERNELS = ("/kernel:0", "/kernel")
+# Parts of a name in DistilBERT -> in BERT.
+_DISTILBERT = {
+    "attention.q_lin": "attention.self.query",
+    "attention.k_lin": "attention.self.key",
+    "attention.v_lin": "attention.self.value",
+    "attention.out_lin": "attention.output.dense",
+    "sa_layer_norm": "attention.output.LayerNorm",
+    "ffn.lin1": "intermediate.dense",
+    "ffn.lin2": "output.dense",
+    "output_layer_norm": "output.LayerNorm",
+}
 
 # Redundant tensors in some files: copies of tied weights, and buffers that can be recomputed.
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
@@ -45,7 +67,7 @@ _TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 class HuggingFaceSource(Source):
-    """A model in one safetensors file, or in shards listed by an index."""
+    """A model in one safetensors or HDF5 file, or in shards listed by an index."""
 
     kind = "hugging_face"
 
@@ -57,28 +79,36 @@ class HuggingFaceSource(Source):
         self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = labels_in(settings)
         self._read_head(settings)
-        self._tensors = SafetensorsReader(path)
-        head_names = heads.hugging_face_names(self.head)
+        self._tensors = _open_tensors(path)
+        is_distilled = settings.get("model_type") == hugging_face_config.DISTILBERT
+        head_names = {} if is_distilled else heads.hugging_face_names(self.head)
         self._names, self.unknown, self._tied_decoder = match_names(
             self._tensors.shapes, head_names
         )
         if configs.WORD_EMBEDDINGS not in self._names:
             content = ", ".join(sorted(self._tensors.shapes)[:4])
             raise UserError(f"no BERT word embeddings. It contains: {content} ...", at=path)
-        self._pooler = self._find_pooler(folder)
+        # Variables that are not in the file.
+        self._added = self._find_pooler(folder)
+        if is_distilled:
+            shape = self._config.type_vocab_size, self._config.hidden_size
+            self._added[configs.SEGMENT_EMBEDDINGS] = np.zeros(shape, np.float32)
         self._read_tokenizer(folder)
 
     def _read_head(self, settings: Mapping[str, Any]) -> None:
         architectures = settings.get("architectures")
         if isinstance(architectures, list) and architectures:
             known = {head.architecture: head for head in reversed(heads.registered().values())}
-            self.head = known.get(str(architectures[0]))
+            name = str(architectures[0])
+            self.head = known.get(name)
+            if name.startswith("DistilBertFor") and name != "DistilBertForMaskedLM":
+                self.other_head = name
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
         """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
         path = RunFolder(folder).find(POOLER_FILE)
         if path and not any(name in self._names for name in configs.POOLER):
-            pooler = SafetensorsReader(path)
+            pooler = SafetensorsReader([path])
             stored, *_ = match_names(pooler.shapes, {})
             if sorted(stored) == sorted(configs.POOLER):
                 return {name: _transpose_kernel(name, pooler.read(stored[name])) for name in stored}
@@ -137,11 +167,11 @@ class HuggingFaceSource(Source):
 
     def variables(self) -> dict[str, tuple[list[int], str]]:
         """Returns the shapes, with kernels [input, output], and stored dtypes of all variables."""
-        variables = {name: (list(value.shape), "float32") for name, value in self._pooler.items()}
+        variables = {name: (list(value.shape), "float32") for name, value in self._added.items()}
         for name, stored in self._names.items():
-            shape, kind = self._tensors.shapes[stored], self._tensors.types[stored]
-            shape = shape[::-1] if name.endswith("/kernel") else shape
-            variables[name] = shape, _TYPE_NAMES.get(kind, kind)
+            shape = self._tensors.shapes[stored]
+            shape = shape[::-1] if _is_transposed(name, stored) else shape
+            variables[name] = shape, self._tensors.types[stored]
         return variables
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, np.ndarray]]:
@@ -149,10 +179,12 @@ class HuggingFaceSource(Source):
         for name in names:
             if name == "cls/predictions/output_bias" and self._tied_decoder:
                 self._check_tied(self._tied_decoder)
-            if name in self._pooler:
-                yield name, self._pooler[name]
+            if name in self._added:
+                yield name, self._added[name]
             else:
-                yield name, _transpose_kernel(name, self._tensors.read(self._names[name]))
+                stored = self._names[name]
+                value = self._tensors.read(stored)
+                yield name, _transpose(value) if _is_transposed(name, stored) else value
 
     def _check_tied(self, decoder: str) -> None:
         embeddings = self._tensors.read(self._names[configs.WORD_EMBEDDINGS])
@@ -162,20 +194,20 @@ class HuggingFaceSource(Source):
 
 
 class SafetensorsReader:
-    """The tensors of a model, in one `.safetensors` file or in the shards that an index lists.
+    """The tensors of `.safetensors` files.
 
     Attributes:
         shapes: name -> shape.
-        types: name -> dtype; `read` supports only the keys of `_TYPE_NAMES`.
+        types: name -> dtype; `read` supports only those of `_TYPE_NAMES`.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, paths: Sequence[str]) -> None:
         from safetensors import SafetensorError, safe_open
 
         self.shapes: dict[str, list[int]] = {}
         self.types: dict[str, str] = {}
         self._files: dict[str, tuple[str, Any]] = {}
-        for shard in _read_shards(path) if path.endswith(".json") else [path]:
+        for shard in paths:
             files.open_binary(shard).close()  # Raises a clearer error for a missing file.
             try:
                 file = safe_open(shard, framework="numpy")
@@ -184,13 +216,14 @@ class SafetensorsReader:
                 raise UserError(problem, at=shard) from error
             for name in file.keys():  # noqa: SIM118
                 tensor = file.get_slice(name)
-                self.shapes[name], self.types[name] = tensor.get_shape(), tensor.get_dtype()
+                kind = tensor.get_dtype()
+                self.shapes[name], self.types[name] = tensor.get_shape(), _TYPE_NAMES.get(kind, kind)
                 self._files[name] = shard, file
 
     def read(self, name: str) -> np.ndarray:
         """Returns a tensor as float32, to which float16 and bfloat16 convert exactly."""
         path, file = self._files[name]
-        if self.types[name] not in _TYPE_NAMES:
+        if self.types[name] not in _TYPE_NAMES.values():
             expected = f"{name} of type {', '.join(_TYPE_NAMES)}"
             raise UserError(f"expected {expected}. Received: {self.types[name]}", at=path)
         # NumPy knows bfloat16 only because importing TensorFlow registers it.
@@ -213,14 +246,20 @@ def _write_tensors(path: str, tensors: Mapping[str, np.ndarray]) -> None:
         raise UserError(f"Cannot write {path}: {error}") from error
 
 
-def _read_shards(path: str) -> Iterable[str]:
+def _open_tensors(path: str) -> SafetensorsReader | keras_h5.H5Reader:
+    """Opens the file with the weights, or the files that an index lists."""
+    paths = _read_shards(path) if path.endswith(".json") else [path]
+    return (keras_h5.H5Reader if paths[0].endswith(".h5") else SafetensorsReader)(paths)
+
+
+def _read_shards(path: str) -> list[str]:
     """Returns the paths of the files that an index lists, which must be next to it."""
     weight_map = files.read_json(path).get("weight_map")
-    found = weight_map.values() if isinstance(weight_map, dict) else [weight_map]
-    shards = sorted({str(name) for name in found})
+    found = weight_map.values() if isinstance(weight_map, dict) and weight_map else [weight_map]
+    shards, extension = sorted({str(name) for name in found}), path.split(".")[-3]
     for shard in shards:
-        if os.path.basename(shard) != shard or not shard.endswith(".safetensors"):
-            expected = "a weight_map with names of safetensors files next to it"
+        if os.path.basename(shard) != shard or not shard.endswith(f".{extension}"):
+            expected = f"a weight_map with names of {extension} files next to it"
             raise UserError(f"expected {expected}. Received: {shard}", at=path)
     return [os.path.join(os.path.dirname(path), shard) for shard in shards]
 
@@ -305,12 +344,27 @@ def match_names(
 
 
 def _modernize(name: str) -> str:
+    """Converts a name in TensorFlow, in early versions, or in DistilBERT to that of BERT."""
+    name = keras_h5.torch_name(name) if "/" in name else name
     # Early versions of transformers kept TensorFlow's names.
-    return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LEAVES[match[1]]}", name)
+    name = re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LEAVES[match[1]]}", name)
+    name = re.sub(r"^(distilbert\.)?transformer\.layer", "bert.encoder.layer", name)
+    for theirs, ours in _DISTILBERT.items():
+        name = name.replace(f".{theirs}.", f".{ours}.")
+    return name.replace("distilbert.", "bert.", 1) if name.startswith("distilbert.") else name
+
+
+def _is_transposed(name: str, stored: str) -> bool:
+    """Returns whether a tensor has the axes of a variable in reverse order."""
+    return stored.endswith(_KERNELS) != name.endswith("/kernel")
 
 
 def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(value.T) if name.endswith("/kernel") else value
+    return _transpose(value) if name.endswith("/kernel") else value
+
+
+def _transpose(value: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(value.T)
 
 
 def _read_added_tokens(

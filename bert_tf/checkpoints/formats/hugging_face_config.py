@@ -27,6 +27,20 @@ _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "l
 
 # Values of keys that a config.json may omit: the defaults of transformers.
 _DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
+DISTILBERT = "distilbert"
+# Keys of a DistilBERT -> of a BERT.
+_DISTILBERT = {
+    "activation": "hidden_act",
+    "attention_dropout": "attention_probs_dropout_prob",
+    "dim": "hidden_size",
+    "dropout": "hidden_dropout_prob",
+    "hidden_dim": "intermediate_size",
+    "initializer_range": "initializer_range",
+    "max_position_embeddings": "max_position_embeddings",
+    "n_heads": "num_attention_heads",
+    "n_layers": "num_hidden_layers",
+    "vocab_size": "vocab_size",
+}
 # Keys of the Chinese and multilingual releases' configurations: copied, although nothing uses them.
 _UNUSED_PREFIXES = ("directionality", "pooler_")
 
@@ -34,7 +48,10 @@ _UNUSED_PREFIXES = ("directionality", "pooler_")
 def read(settings: Mapping[str, Any], path: str) -> BertConfig:
     """Converts the content of a config.json; `path` is used in messages."""
     model_type = settings.get("model_type", "bert")
-    if model_type != "bert":
+    if model_type == DISTILBERT:
+        known = {ours: settings[name] for name, ours in _DISTILBERT.items() if name in settings}
+        settings = {"num_hidden_layers": 6, **known}
+    elif model_type != "bert":
         raise UserError(f"no BERT model: model_type is {model_type!r}", at=path)
     values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
     act = values["hidden_act"]

@@ -42,6 +42,7 @@ class Source(abc.ABC):
         do_lower_case: whether texts must be lower-cased; None if unknown.
         tokenizer_settings: options of the tokenizer that the model needs, by name.
         run: folder with the `run.json` of the training run whose weights it has; None if unknown.
+        other_head: name of the class in transformers if its head cannot be read; otherwise "".
         unknown: names of tensors in the file that are not part of BERT.
         notes: messages to show to the user.
     """
@@ -57,6 +58,7 @@ class Source(abc.ABC):
         self.do_lower_case: bool | None = None
         self.run: RunFolder | None = None
         self.tokenizer_settings: dict[str, str] = {}
+        self.other_head = ""
         self.unknown: list[str] = []
         self.notes: list[str] = []
         if settings_file := RunFolder(folder).find(TOKENIZER_CONFIG):
