@@ -71,11 +71,12 @@ class HuggingFaceSource(Source):
 
     kind = "hugging_face"
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, settings: Mapping[str, Any] | None = None) -> None:
+        """Opens a file of weights; `settings` is the content of config.json, if there is no such file."""
         folder = os.path.dirname(path) or "."
         super().__init__(path, folder)
         self.config_file = os.path.join(folder, CONFIG)
-        settings = files.read_json(self.config_file)
+        settings = files.read_json(self.config_file) if settings is None else settings
         self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = labels_in(settings)
         self._read_head(settings)
@@ -277,15 +278,7 @@ def write(
 
     `max_length` is that of the tokenizer; by default, the number of position embeddings.
     """
-    tensors, pooler = {}, {}
-    prefix = "bert." if head.name == "encoder" else ""
-    for name, value in weights.items():
-        target = pooler if name in configs.POOLER and not head.has_pooler else tensors
-        tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
-        target[tensor] = _transpose_kernel(name, value)
-    _write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
-    if any(value.any() for value in pooler.values()):
-        _write_tensors(os.path.join(folder, POOLER_FILE), pooler)
+    write_weights(folder, head, weights)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
     pad_id = tokenizer.vocab.get("[PAD]")
     max_length, basic = max_length or config.max_position_embeddings, tokenizer.basic_tokenizer
@@ -299,6 +292,19 @@ def write(
         pieces = [tokenizer.inv_vocab.get(i, "") for i in range(max(tokenizer.inv_vocab) + 1)]
         contents[VOCAB] = "\n".join(pieces) + "\n"
     files.write_texts(folder, contents)
+
+
+def write_weights(folder: str, head: HeadFormat, weights: Mapping[str, np.ndarray]) -> None:
+    """Writes `model.safetensors`; see `POOLER_FILE` for the pooler."""
+    tensors, pooler = {}, {}
+    prefix = "bert." if head.name == "encoder" else ""
+    for name, value in weights.items():
+        target = pooler if name in configs.POOLER and not head.has_pooler else tensors
+        tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
+        target[tensor] = _transpose_kernel(name, value)
+    _write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
+    if any(value.any() for value in pooler.values()):
+        _write_tensors(os.path.join(folder, POOLER_FILE), pooler)
 
 
 def to_hugging_face(name: str) -> str:

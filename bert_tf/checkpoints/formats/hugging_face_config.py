@@ -26,7 +26,7 @@ _ACTIVATIONS = {
 _EXPORTED_ACTIVATIONS = {"gelu": "gelu_pytorch_tanh", "gelu_erf": "gelu", "": "linear"}
 
 # Values of keys that a config.json may omit: the defaults of transformers.
-_DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
+DEFAULTS: dict[str, Any] = BertConfig(30522, type_vocab_size=2).to_dict()
 DISTILBERT = "distilbert"
 # Keys of a DistilBERT -> of a BERT.
 _DISTILBERT = {
@@ -53,7 +53,7 @@ def read(settings: Mapping[str, Any], path: str) -> BertConfig:
         settings = {"num_hidden_layers": 6, **known}
     elif model_type != "bert":
         raise UserError(f"no BERT model: model_type is {model_type!r}", at=path)
-    values = {**_DEFAULTS, **{key: settings[key] for key in _DEFAULTS if key in settings}}
+    values = {**DEFAULTS, **{key: settings[key] for key in DEFAULTS if key in settings}}
     act = values["hidden_act"]
     if not isinstance(act, str) or act.lower() not in _ACTIVATIONS:
         expected = f"hidden_act, one of {', '.join(_ACTIVATIONS)}"

@@ -1,0 +1,380 @@
+"""The base of the TensorFlow classes of transformers 4: our models with their interface."""
+
+import collections
+import functools
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import keras
+from keras import ops
+
+from bert_tf.base import files
+from bert_tf.base.errors import UserError
+from bert_tf.base.foreign_names import ExplainsNames
+from bert_tf.checkpoints.formats.configs import POOLER
+from bert_tf.checkpoints.formats.detection import find_source, restore
+from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource, write_weights
+from bert_tf.checkpoints.model import named_variables
+from bert_tf.compat.transformers.config import BertConfig
+from bert_tf.compat.transformers.folders import find_folder
+from bert_tf.modeling import BertModel
+from bert_tf.modeling.dropout import fold_in
+from bert_tf.modeling.gradients import get_upstream
+from bert_tf.modeling.inputs import flatten_texts
+
+# Inputs in the order of positional arguments -> names of `BertModel`; None: not supported.
+_INPUTS = {
+    "input_ids": "input_ids",
+    "attention_mask": "input_mask",
+    "token_type_ids": "segment_ids",
+    "position_ids": None,
+    "head_mask": None,
+    "inputs_embeds": "word_embeddings",
+}
+_OPTIONS = ("output_attentions", "output_hidden_states", "return_dict")
+_LABELS = ("labels", "start_positions", "end_positions", "next_sentence_label")
+
+
+class ModelOutput(tuple):
+    """Outputs of a model, by attribute, key or index; it is a tuple, in the order of the class."""
+
+    _fields: ClassVar[tuple[str, ...]]
+
+    def __getitem__(self, key: Any) -> Any:
+        return getattr(self, key) if isinstance(key, str) else tuple.__getitem__(self, key)
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._fields
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Returns an output, or `default` if there is none of that name."""
+        return getattr(self, key) if key in self else default
+
+    def keys(self) -> tuple[str, ...]:
+        """Returns the names of the outputs."""
+        return self._fields
+
+    def values(self) -> tuple[Any, ...]:
+        """Returns the outputs."""
+        return tuple(self)
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """Returns the names of the outputs with their values."""
+        return zip(self._fields, self, strict=True)
+
+    to_tuple = values
+
+
+def make_output(**outputs: Any) -> Any:
+    """Returns a `ModelOutput` of those outputs that are not None."""
+    present = {name: value for name, value in outputs.items() if value is not None}
+    return _output_class(tuple(present))(*present.values())
+
+
+@functools.cache
+def _output_class(names: tuple[str, ...]) -> Any:
+    # A named tuple, as Keras and TensorFlow take it apart and put it together again.
+    return type("ModelOutput", (ModelOutput, collections.namedtuple("ModelOutput", names)), {})
+
+
+class _Arguments:
+    """Calls with inputs as transformers accepts them: by position, by name, in a dict or a list."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        first, *rest = args or (None,)
+        if "inputs" in kwargs:
+            first = kwargs.pop("inputs")
+        if isinstance(first, Mapping):
+            inputs = dict(first)
+        elif isinstance(first, list | tuple):
+            inputs = dict(zip(_INPUTS, first, strict=False))
+        else:
+            inputs = {"input_ids": first}
+        inputs |= dict(zip([*_INPUTS][1:], rest, strict=False))
+        options = {name: inputs.pop(name) for name in _OPTIONS if name in inputs}
+        for name in (*_INPUTS, *_LABELS):
+            if name in kwargs:
+                inputs[name] = kwargs.pop(name)
+        inputs = {name: value for name, value in inputs.items() if value is not None}
+        unknown = [name for name in inputs if not _INPUTS.get(name) and name not in _LABELS]
+        if unknown or not inputs:
+            expected = f"inputs among {', '.join(n for n, ours in _INPUTS.items() if ours)}"
+            raise UserError(f"expected {expected}. Received: {', '.join(unknown) or 'none'}")
+        return super().__call__(inputs, **options, **kwargs)  # type: ignore[misc]
+
+
+class TFBertMainLayer(_Arguments, keras.layers.Layer):
+    """The encoder of a model, with the same inputs and outputs as `TFBertModel`."""
+
+    def __init__(self, config: BertConfig, model: BertModel, **kwargs: Any) -> None:
+        super().__init__(name="bert", **kwargs)
+        self.config = config
+        self.model = model
+        self.has_pooler = True  # whether `pooler_output` is an output
+        self.built = True
+
+    embeddings = property(lambda self: self.model.embeddings)
+    pooler = property(lambda self: self.model.pooler)
+    encoder = property(lambda self: _Encoder(self.model.encoder))
+
+    def call(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> Any:
+        """Returns `last_hidden_state`, `pooler_output`, `hidden_states` and `attentions`."""
+        encoded = self.encode(inputs, training, output_attentions)
+        return make_output(
+            last_hidden_state=encoded["sequence_output"],
+            pooler_output=encoded["pooled_output"] if self.has_pooler else None,
+            **self.details(encoded, output_attentions, output_hidden_states),
+        )
+
+    def encode(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None,
+        output_attentions: bool | None,
+        dropout_seed: Any = None,
+        skips_padding: bool = False,
+    ) -> dict[str, Any]:
+        """Returns the outputs of `BertModel`; `skips_padding` leaves out those of padding."""
+        ours = {_INPUTS[n]: value for n, value in inputs.items() if _INPUTS.get(n)}
+        if "input_ids" not in ours:
+            ours["input_ids"] = ops.zeros(ops.shape(ours["word_embeddings"])[:2], "int32")
+        ours = flatten_texts(ours)
+        if "word_embeddings" not in ours:
+            table = self.model.embeddings.word_embeddings
+            ours["word_embeddings"] = _look_up(table, ours["input_ids"])
+        mask = ours.get("input_mask")
+        if skips_padding and mask is not None and keras.config.backend() == "tensorflow":
+            ours["token_positions"] = ops.nonzero(ops.reshape(mask, (-1,)))[0]
+        return self.model(
+            ours,
+            training=training,
+            dropout_seed=dropout_seed,
+            return_attention_probs=self._wants("output_attentions", output_attentions),
+        )
+
+    def details(
+        self, encoded: Mapping[str, Any], output_attentions: Any, output_hidden_states: Any
+    ) -> dict[str, Any]:
+        """Returns `hidden_states` and `attentions`, or None for those that are not asked for."""
+        states = attentions = None
+        if self._wants("output_hidden_states", output_hidden_states):
+            states = (encoded["embedding_output"], *encoded["all_encoder_layers"])
+        if self._wants("output_attentions", output_attentions):
+            attentions = tuple(encoded["all_attention_probs"])
+        return {"hidden_states": states, "attentions": attentions}
+
+    def _wants(self, name: str, requested: bool | None) -> bool:
+        return bool(getattr(self.config, name) if requested is None else requested)
+
+
+def _look_up(table: Any, ids: Any) -> Any:
+    """Returns the rows of a table [V, H] for ids [B, S], [B, S, H].
+
+    The gradient is dense. That of `ops.take` has a row for each occurrence of an id, which the
+    optimizers of Keras 3, unlike those of Keras 2, square one by one.
+    """
+
+    @ops.custom_gradient
+    def run(table: Any) -> Any:
+        def gradient(*arguments: Any, upstream: Any = None) -> Any:
+            rows = ops.reshape(get_upstream(arguments, upstream), (-1, table.shape[-1]))
+            return ops.segment_sum(rows, ops.reshape(ids, (-1,)), table.shape[0])
+
+        return ops.take(table, ids, axis=0), gradient
+
+    return run(ops.copy(table))
+
+
+class _Encoder:
+    """Gives the layers of an encoder their name in transformers."""
+
+    def __init__(self, encoder: Any) -> None:
+        vars(self).update(encoder=encoder, layer=encoder.transformer_layers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(vars(self)["encoder"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.encoder, name, value)
+
+
+class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
+    """Base class of the models; `from_pretrained` and `fit` work as in transformers 4.
+
+    `compile` without a loss uses that of the class. A model is called with `input_ids`,
+    `attention_mask` and `token_type_ids`, each [B, S], by name, in a dict or in a list, and returns
+    a `ModelOutput`.
+    """
+
+    config_class = BertConfig
+    # The model of `bert_tf.modeling`.
+    model_class: Any = BertModel
+    # Format of the head, if not that of `model_class`.
+    head_format: Any = None
+    # Whether the head reads only the pooled output.
+    is_pooled = False
+    # Whether the class in transformers has a pooler.
+    has_pooler = True
+    # Outputs of the head, and the names of their labels.
+    head_outputs: tuple[str, ...] = ()
+    label_names: tuple[str, ...] = ("labels",)
+    # XLA cannot leave out padding.
+    supports_jit = False
+
+    def __init__(self, config: BertConfig, *args: Any, name: str | None = None, **kwargs: Any):
+        super().__init__(name=name)
+        self.config = config
+        has_labels = getattr(self.model_class.head_format, "outputs", "") == "labels"
+        model = self.model_class(config.original(), *[config.num_labels] * has_labels)
+        # Our model is only a container here: its parts are the layers of this model.
+        vars(self)["container"] = model
+        self.bert = TFBertMainLayer(config, getattr(model, "bert", model))
+        self.bert.has_pooler = self.has_pooler
+        self.seeds = keras.random.SeedGenerator()
+        self._add_head(model)
+        self.built = True
+
+    def _add_head(self, model: Any) -> None:
+        """Takes the layers of the head from our model."""
+
+    def _predict_head(self, encoded: Any, inputs: Any, seed: Any, training: Any) -> list[Any]:
+        """Returns `head_outputs`, from the outputs of `BertModel`."""
+        raise NotImplementedError
+
+    def call(
+        self,
+        inputs: Mapping[str, Any],
+        training: bool | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+    ) -> Any:
+        """Returns the loss, if there are labels, the outputs of the head, and those of layers."""
+        wanted = output_attentions, output_hidden_states
+        settings = self.config.output_attentions, self.config.output_hidden_states
+        has_details = any(s if w is None else w for w, s in zip(wanted, settings, strict=True))
+        seed = self.seeds.next() if training else None
+        encoded = self.bert.encode(
+            inputs,
+            training,
+            output_attentions,
+            fold_in(seed, 0),
+            skips_padding=self.is_pooled and not has_details,
+        )
+        found = self._predict_head(encoded, inputs, fold_in(seed, 1), training)
+        outputs = dict(zip(self.head_outputs, found, strict=True))
+        labels = {name: inputs[name] for name in _LABELS if name in inputs}
+        loss = self.hf_compute_loss(labels, outputs) if labels else None
+        return make_output(loss=loss, **outputs, **self.bert.details(encoded, *wanted))
+
+    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
+        """Returns the loss of the class: one number for each row, or one for all, [1].
+
+        `labels` are those of the class, by name, or an array if it has only one kind.
+        """
+        raise UserError(f"{type(self).__name__} has no loss of its own", fix="Pass compile(loss=)")
+
+    # Training and evaluation.
+
+    def compile(self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any) -> None:
+        """Compiles as Keras does; without a loss, `fit` uses that of the class."""
+        is_own = loss is None or getattr(loss, "__self__", None) is self
+        super().compile(optimizer, loss=None if is_own else loss, **kwargs)
+        vars(self)["uses_own_loss"] = is_own
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Returns the mean loss of a batch, see `compile`."""
+        if not self.uses_own_loss:
+            y, y_pred = self._pair(x, y, y_pred)
+            return super().compute_loss(x, y, y_pred, *args, **kwargs)
+        loss = y_pred.get("loss")
+        return ops.mean(self.hf_compute_loss(y, y_pred) if loss is None else loss)
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        """Updates the metrics of `compile`, which compare labels with logits."""
+        return super().compute_metrics(x, *self._pair(x, y, y_pred), sample_weight)
+
+    def _pair(self, x: Any, y: Any, y_pred: Any) -> tuple[Any, Any]:
+        """Returns labels and outputs of the head, each alone or in a dict by name of the label."""
+        predicted = [y_pred[name] for name in self.head_outputs] or [*y_pred]
+        if y is None and isinstance(x, Mapping):
+            y = {name: x[name] for name in self.label_names if name in x} or None
+        if len(predicted) == 1:
+            return next(iter(y.values())) if isinstance(y, Mapping) else y, predicted[0]
+        named = dict(zip(self.label_names, predicted, strict=False))
+        return y, named if isinstance(y, Mapping) else tuple(predicted)
+
+    # Files.
+
+    @classmethod
+    def from_pretrained(
+        cls, name: str | os.PathLike, *args: Any, config: BertConfig | None = None, **settings: Any
+    ) -> Any:
+        """Creates a model with the weights of a folder, in any format that bert_tf reads.
+
+        Args:
+            name: the folder, or its name in the folder $BERT_TF_MODELS.
+            args: arguments of the constructor.
+            config: the configuration; by default, that of the folder.
+            settings: values of the configuration to replace, such as `num_labels`. Arguments about
+                downloads have no effect.
+
+        Raises:
+            UserError: there is no such model, or its shapes do not fit the configuration.
+        """
+        folder = find_folder(name)
+        model = cls(config or BertConfig.from_pretrained(folder, **settings), *args)
+        model.read_weights(folder)
+        return model
+
+    def read_weights(self, path: str | os.PathLike) -> None:
+        """Assigns the weights of a folder or file; a head that it lacks keeps its values."""
+        restored = restore(vars(self)["container"], find_source(os.fspath(path)))
+        self.bert.has_pooler &= POOLER[0] in restored.restored
+
+    def save_pretrained(self, folder: str | os.PathLike, **kwargs: Any) -> None:
+        """Writes `model.safetensors` and `config.json`, which transformers 5 reads."""
+        files.make_dirs(os.fspath(folder))
+        model = vars(self)["container"]
+        head = self.head_format or self.model_class.head_format
+        weights = {
+            name: ops.convert_to_numpy(variable)
+            for name, variable in named_variables(model).items()
+            if name.startswith("bert/") or name in head.variables
+        }
+        write_weights(os.fspath(folder), head, weights)
+        BertConfig(**self._settings()).save_pretrained(folder)
+
+    def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Loads weights as Keras does, or those of a `tf_model.h5` or the like."""
+        path = os.fspath(filepath)
+        if path.endswith(".h5") and not path.endswith(".weights.h5"):
+            restore(vars(self)["container"], HuggingFaceSource(path, self._settings()))
+        else:
+            super().load_weights(filepath, *args, **kwargs)
+
+    def _settings(self) -> dict[str, Any]:
+        """Returns the content of a config.json."""
+        head = self.head_format or self.model_class.head_format
+        return {**self.config.to_dict(), "architectures": [head.architecture]}
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        return {"name": self.name, "config": self.config.to_dict()}
+
+    @classmethod
+    def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
+        """Creates a model with random weights, from a `BertConfig` or the result of `get_config`."""
+        if isinstance(config, BertConfig):
+            return cls(config)
+        return cls(BertConfig(**config["config"]), name=config["name"])
