@@ -125,10 +125,7 @@ def learn(
 def _find_missing_characters(
     counts: Mapping[str, int], tokens: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Returns (token, count) for characters without a token, most frequent first.
-
-    The tokens of characters inside words have `##`.
-    """
+    """Returns (token, count) for characters without a token, most frequent first; `##` in words."""
     char_counts: Counter[str] = Counter()
     for word, count in counts.items():
         char_counts.update({f"##{char}" if i else char: count for i, char in enumerate(word)})

@@ -85,10 +85,7 @@ def for_each_on_beam(
 
 @contextlib.contextmanager
 def _stop_with_worker() -> Iterator[None]:
-    """Raises a RuntimeError if a process of the direct runner dies: Beam would wait for it.
-
-    Beam only raises an error in a thread, whereas the main thread waits for a lock.
-    """
+    """Raises a RuntimeError if a process of the direct runner dies: Beam would wait for a lock."""
     main_thread = threading.main_thread()
     if threading.current_thread() is not main_thread or not hasattr(signal, "SIGUSR1"):
         yield
