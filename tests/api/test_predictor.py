@@ -405,25 +405,3 @@ def test_editors_see_the_names_of_the_package():
     stub = (ROOT / "bert_tf" / "__init__.pyi").read_text()
     names = re.findall(r"^from (\S+) import (\w+) as \w+$", stub, re.MULTILINE)
     assert {name: module for module, name in names} == bert_tf._MODULES
-
-
-def test_predictor_from_options(tiny):
-    flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
-    flags |= {"init_checkpoint": tiny.checkpoint, "max_seq_length": 24, "layers": "-1"}
-    assert Predictor(ExtractionOptions(**flags))("good film").tokens == [
-        "[CLS]",
-        "good",
-        "film",
-        "[SEP]",
-    ]
-
-
-def test_options_may_be_passed_by_the_name_of_version_1_0(tiny, caplog):
-    flags = {"bert_config_file": tiny.flags["bert_config_file"], "max_seq_length": 24}
-    flags |= {"vocab_file": tiny.flags["vocab_file"], "layers": "-1", "pooling": "mean"}
-    options = ExtractionOptions(init_checkpoint=os.path.dirname(tiny.checkpoint), **flags)
-    predictor = Predictor(options=options)
-    assert "deprecated" in caplog.text
-    np.testing.assert_array_equal(
-        predictor("good film").values, Predictor(options)("good film").values
-    )
