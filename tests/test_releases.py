@@ -335,10 +335,7 @@ def test_docs_text_matches_the_table():
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.S)
     printed = []
     exec(code, {"print": lambda *values: printed.append(values)})
-    assert printed == [
-        ("uncased_L-4_H-512_A-8", False, "English"),
-        (["uncased_L-4_H-512_A-8"],),
-    ]
+    assert printed == [("uncased_L-4_H-512_A-8", False, "English"), (["uncased_L-4_H-512_A-8"],)]
     scripts = (ClassifierOptions, PretrainingDataOptions)
     flags = {field.name for script in scripts for field in dataclasses.fields(script)}
     assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from bert_tf.base.errors import UserError
 from bert_tf.data.features import InputExample, find_label_id
-from bert_tf.data.packing import (
-    CUT_TOKENS,
-    convert_examples,
-    pack_batch,
-    truncated_lengths,
-)
+from bert_tf.data.packing import CUT_TOKENS, convert_examples, pack_batch, truncated_lengths
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds

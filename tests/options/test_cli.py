@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf import scripts
 from bert_tf.base.errors import UserError
 from bert_tf.options import (
     ClassifierOptions,
@@ -287,22 +286,10 @@ def test_input_file_error_is_one_line(run_on_mrpc, tiny):
     assert list(out.iterdir()) == []
 
 
-def test_console_scripts_are_in_the_package():
-    setup = (ROOT / "setup.py").read_text()
-    assert "bert-run-classifier = bert_tf.scripts:run_classifier" in setup
-    assert callable(scripts.run_classifier)
-    assert "py_modules" not in setup
-
-
 def test_errors_of_the_system_are_one_line():
     with pytest.raises(SystemExit) as raised, cli.exit_with_message():
         raise OSError(28, "No space left on device", "/x")
     assert raised.value.code == "ERROR: [Errno 28] No space left on device: '/x'"
-
-
-@pytest.mark.parametrize("value", ["None/1", "a$", "{a,b}", "a%20b%20c", "50%", "a<b"])
-def test_path_with_unusual_characters_is_accepted(value):
-    assert cli.parse(ClassifierOptions, ["script", f"--output_dir={value}"]).output_dir == value
 
 
 def test_verbose_logging_prints_examples(run_on_mrpc):
