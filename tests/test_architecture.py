@@ -164,6 +164,7 @@ def test_third_party_imports_are_allowed(module):
         "tokenization.fast",
         "options",
         "data.features",
+        "data.packing",
         "predictor",
         "serving.app",
         "tasks.classification.glue",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from bert_tf import checkpoints
 from bert_tf.api.predictor import Predictor
@@ -241,10 +241,8 @@ class Estimator(ExplainsNames, BaseEstimator):
             warn(problem, at="score")
 
     def _require_model(self) -> None:
-        if not hasattr(self, "_files"):
-            name = type(self).__name__
-            advice = f"Call fit(texts, labels). To open a trained model: {name}.load(folder)"
-            raise NotFittedError(f"This {name} is not fitted yet. {advice}")
+        advice = "Call fit(texts, labels). To open a trained model: %(name)s.load(folder)"
+        check_is_fitted(self, "_files", msg=f"This %(name)s is not fitted yet. {advice}")
 
     def _open(self) -> Predictor:
         self._require_model()

@@ -15,10 +15,7 @@ from bert_tf.options import (
     ClassifierOptions,
     DeviceOptions,
     ExtractionOptions,
-    HubClassifierOptions,
     MaskedWordsOptions,
-    PretrainingDataOptions,
-    PretrainingOptions,
     SearchOptions,
     SquadOptions,
     cli,
@@ -26,14 +23,7 @@ from bert_tf.options import (
 )
 from tests.oracle import ROOT, golden
 
-SCRIPTS = {
-    "run_classifier.py": ClassifierOptions,
-    "create_pretraining_data.py": PretrainingDataOptions,
-    "run_pretraining.py": PretrainingOptions,
-    "extract_features.py": ExtractionOptions,
-    "run_squad.py": SquadOptions,
-    "run_classifier_with_tfhub.py": HubClassifierOptions,
-}
+ORIGINAL_FLAGS = json.loads(golden("flags.json").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +39,10 @@ def _run_script(*arguments, cwd=ROOT, **environment):
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("script", SCRIPTS)
+@pytest.mark.parametrize("script", ORIGINAL_FLAGS)
 def test_flags_match_the_original(script):
-    rows = json.loads(golden("flags.json").read_text())[script]
-    options = SCRIPTS[script]
-    fields = {field.name: field for field in options.__dataclass_fields__.values()}
+    rows = ORIGINAL_FLAGS[script]
+    fields = registry.SCRIPTS[script.removesuffix(".py")].options_class.__dataclass_fields__
     for row in rows:
         field = fields[row["name"]]
         assert not field.metadata["new"], row
