@@ -15,8 +15,8 @@ from importlib import import_module
 from types import FrameType
 from typing import Any
 
-from bert_tf.base.errors import Terminated, telling_once
-from bert_tf.base.signals import handle_signals, log, preserve_signal_handlers
+from bert_tf.base.errors import Terminated, log, telling_once
+from bert_tf.base.signals import handle_signals, preserve_signal_handlers
 from bert_tf.options import registry
 
 

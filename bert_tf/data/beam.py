@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import re
 import shlex
@@ -17,8 +16,6 @@ from bert_tf.base import file_names, files, locks
 from bert_tf.base.errors import UserError, counted, note
 from bert_tf.base.extras import import_extra
 from bert_tf.options.declare import DEVICES, Options, option
-
-_logger = logging.getLogger(__name__)
 
 # Name of the file that says how the results in a folder were made.
 _PLAN = "shards.json"
