@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import json
 import os
 import re
 import tempfile
@@ -209,7 +208,7 @@ class Estimator(ExplainsNames, BaseEstimator):
             classes = [rows.names.get(name, name) for name in classes]
             run["classes"] = [x.item() if isinstance(x, np.generic) else x for x in classes]
             run |= {LABELS_ARE_COLUMNS: "columns" in rows.kinds, _FEATURE_NAMES: rows.columns}
-            files.write_text(folder.file(RUN), json.dumps(run, indent=1) + "\n")
+            files.write_json(folder.file(RUN), run)
         else:
             folder.check_files()
             folder.log_progress()

@@ -337,6 +337,11 @@ def write_text(path: str, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
+def write_json(path: str, content: Any) -> None:
+    """Writes a JSON file with `atomic_write`."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
 def write_bytes(path: str, content: bytes) -> None:
     """Writes a file with `atomic_write`."""
     with open_atomically(path) as file:

@@ -156,4 +156,4 @@ def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
         which = "another model or other flags" if is_other else f"other input files ({changed[0]})"
         raise UserError(f"{folder} has results of {which}: pass another --output_file")
     plan = {"settings": settings, "files": {**known, **stamps}}
-    files.write_text(path, json.dumps(plan, indent=1) + "\n")
+    files.write_json(path, plan)

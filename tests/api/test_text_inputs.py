@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 import tensorflow as tf
 
-import bert_tf
 from bert_tf import BertClassifier, encode
 from bert_tf.api.text_inputs import items_of
 from bert_tf.base.errors import UserError
@@ -126,10 +125,3 @@ def test_texts_given_to_a_keras_model(texts):
     for call in (model.predict, model.evaluate, lambda x: model.fit(x, np.array([0, 1])), model):
         with pytest.raises(ValueError, match=r"such as bert_tf\.encode\(texts, folder\) returns"):
             call(texts)
-
-
-def test_public_names():
-    assert {"TextClassifier", "BertMultipleChoice", "encode", "run"} <= {*dir(bert_tf)}
-    assert all(name == "__version__" or not name.startswith("_") for name in dir(bert_tf))
-    for name in dir(bert_tf):
-        assert getattr(bert_tf, name)

@@ -84,12 +84,6 @@ def test_further_cells_and_quotes(name, quoted, tmp_path):
     assert data.matches == [Match('A "dog".', "A cat."), Match('"A dog.', "A dog.", (), 0.5)]
 
 
-def test_scores_become_0_to_1(tmp_path):
-    table = "a\tb\ts\nx\ty\t5\nx\tz\t1.0\n"
-    flags = {**COLUMNS, "score_column": "s", "score_range": "0,5", "loss": "cosine"}
-    assert [m.score for m in read(tmp_path, {"train.tsv": table}, **flags).matches] == [1, 0.2]
-
-
 def test_another_score_column_for_a_split(tmp_path):
     files = {"train.tsv": "x\ty\n", "dev.tsv": "a\tb\ts\nx\ty\t0.5\nx\tz\t0.1\n"}
     columns = {"anchor_column": "1,eval:a", "positive_column": "2,eval:b"}
