@@ -274,13 +274,13 @@ def test_device_files_are_written_in_place(tmp_path):
     """Uses a link of its own: as root, a faulty atomic write would replace a system device."""
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
     script = "import sys; from bert_tf.base import files; files.write_text(sys.argv[1], 'text')"
-    command = [sys.executable, "-c", script, str(tmp_path / "link")]
-    result = run_python(*command[1:])
+    arguments = ["-c", script, str(tmp_path / "link")]
+    result = run_python(*arguments)
     assert (result.stdout, result.stderr) == ("text", "")
     assert (tmp_path / "link").is_symlink()
     with open(tmp_path / "removed", "w+") as file:
         os.remove(file.name)
-        subprocess.run(command, cwd=ROOT, stdout=file, check=True)
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, stdout=file, check=True)
         assert file.read() == "text"
     assert os.listdir(tmp_path) == ["link"]
     assert files.is_stream("/dev/null")
