@@ -89,40 +89,36 @@ def test_embedding_gradients_are_summed_before_clipping():
     np.testing.assert_allclose(optimizer.adam_m[0].numpy(), expected, atol=1e-6)
 
 
-def test_bias_corrected_adam_matches_keras():
-    values = np.float32([0.5, -1.0, 2.0])
-    ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
-    optimizer = AdamWeightDecay(0.1, epsilon=1e-6, bias_correction=True)
-    adam = keras.optimizers.Adam(0.1, epsilon=1e-9)
-    optimizer.build([ours])
-    adam.build([theirs])
-    for step in range(5):
-        gradient = tf.constant(np.cos(values * (step + 1)))
-        optimizer.apply([gradient], [ours])
-        adam.apply([gradient], [theirs])
-    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
-
-
-def test_lamb_without_decay_matches_keras():
-    values = np.float32([[0.5, -1.0, 2.0], [0.1, 0.0, 3.0]])
-    ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
-    optimizer = Lamb(0.1, epsilon=1e-7, bias_correction=True)
-    lamb = keras.optimizers.Lamb(0.1, epsilon=1e-7)
-    optimizer.build([ours])
-    lamb.build([theirs])
-    for step in range(5):
-        gradient = tf.constant(np.cos(values * (step + 1)))
-        optimizer.apply([gradient], [ours])
-        lamb.apply([gradient], [theirs])
-    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
+@pytest.mark.parametrize(
+    ("ours", "theirs", "values"),
+    [
+        (
+            lambda: AdamWeightDecay(0.1, epsilon=1e-6, bias_correction=True),
+            lambda: keras.optimizers.Adam(0.1, epsilon=1e-9),
+            [0.5, -1.0, 2.0],
+        ),
+        (
+            lambda: Lamb(0.1, epsilon=1e-7, bias_correction=True),
+            lambda: keras.optimizers.Lamb(0.1, epsilon=1e-7),
+            [[0.5, -1.0, 2.0], [0.1, 0.0, 3.0]],
+        ),
+    ],
+    ids=["adam", "lamb"],
+)
+def test_bias_corrected_optimizers_without_decay_match_keras(ours, theirs, values):
+    values, results = np.float32(values), []
+    for make_optimizer in (ours, theirs):
+        optimizer, variable = make_optimizer(), keras.Variable(values)
+        optimizer.build([variable])
+        for step in range(5):
+            optimizer.apply([tf.constant(np.cos(values * (step + 1)))], [variable])
+        results.append(variable.numpy())
+    np.testing.assert_allclose(*results, atol=1e-5)
 
 
 def test_lamb_trust_ratio_includes_weight_decay():
-    values = {"kernel": [3.0, 4.0], "bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
-    variables = []
-    for path, value in values.items():
-        with keras.name_scope(path.rpartition("/")[0] or "layer"):
-            variables.append(keras.Variable(np.float32(value), name=path.rpartition("/")[2]))
+    values = {"layer/kernel": [3.0, 4.0], "layer/bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
+    variables = [_make_variable(path, np.float32(value)) for path, value in values.items()]
     optimizer = Lamb(0.5, weight_decay_rate=0.1, exclude_from_weight_decay=["bias"], epsilon=0.0)
     optimizer.build(variables)
     gradient = tf.constant([1.0, -1.0])

@@ -15,7 +15,7 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions, DeviceOptions, TrainingOptions
 from bert_tf.training import Lengths, precision
 from tests.conftest import SIZES
-from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_optimizer
+from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_state
 
 CONFIG = BertConfig(99, **{**SIZES, "max_position_embeddings": 32})
 
@@ -215,7 +215,7 @@ def test_a_training_has_one_shape(tmp_path):
     )
     assert {tuple(spec.shape) for spec in batches.element_spec.values()} == {(2, 24)}
     model = BertClassifier(CONFIG, 2)
-    state = training.TrainState(model, make_optimizer(model, 1e-3, 8, 1))
+    state = make_state(model, 1e-3, 8, 1)
     loss = training.mean_loss(
         lambda o, batch: cross_entropy(o["logits"], batch["segment_ids"][:, 0])
     )
@@ -235,7 +235,7 @@ def test_xla_draws_the_same_masks_again():
     def norm(seed, recompute_layers=False):
         keras.utils.set_random_seed(1)
         model = BertClassifier(CONFIG, 2, recompute_layers=recompute_layers)
-        state = training.TrainState(model, make_optimizer(model, 1e-3, 8, 1))
+        state = make_state(model, 1e-3, 8, 1)
         options = TrainingOptions(random_seed=seed)
         step = training.make_train_step(state, loss, options, devices)
         return float(step(batch, NO_STOP)["gradient_norm"])

@@ -17,7 +17,7 @@ from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import TrainingOptions
 from tests.modeling.helpers import config
 from tests.oracle import ROOT
-from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_optimizer
+from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_state
 from tests.training.runs import subprocess_environment
 
 FEATURES = (
@@ -68,9 +68,8 @@ def _inner_functions(graph):
 def test_training_step_has_static_shapes(path, accumulation_steps):
     recompute = accumulation_steps > 1
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=recompute)
-    optimizer = make_optimizer(model, 1e-3, 5, 2)
     step = training.make_train_step(
-        training.TrainState(model, optimizer),
+        make_state(model, 1e-3, 5, 2),
         training.mean_loss(lambda o, batch: cross_entropy(o["logits"], batch["label_ids"])),
         TrainingOptions(gradient_accumulation_steps=accumulation_steps),
         dataclasses.replace(ONE_DEVICE, jit_compile=True, fixed_shapes=True),
