@@ -16,15 +16,10 @@ from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import TrainingOptions
 from tests.modeling.helpers import config
-from tests.oracle import ROOT
 from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_state
-from tests.training.runs import subprocess_environment
+from tests.training.runs import PROCESS
 
-FEATURES = (
-    *sequence_features(16),
-    Feature("label_ids"),
-    Feature("is_real_example"),
-)
+FEATURES = (*sequence_features(16), Feature("label_ids"), Feature("is_real_example"))
 
 
 @pytest.fixture
@@ -90,9 +85,9 @@ def test_inference_has_static_shapes(path):
     def fetch(outputs, batch):
         return {"probabilities": outputs["probabilities"], "label_ids": batch["label_ids"]}
 
-    compiled = training.Devices(STRATEGY, "one_device", "", jit_compile=True, fixed_shapes=True)
+    compiled = dataclasses.replace(ONE_DEVICE, jit_compile=True, fixed_shapes=True)
     results = []
-    for devices in (compiled, training.Devices(STRATEGY, "one_device", "")):
+    for devices in (compiled, ONE_DEVICE):
         inference = training.Inference(model, fetch, FEATURES, devices, 4)
         if devices is compiled:
             assert_static(inference.step)
@@ -103,9 +98,8 @@ def test_inference_has_static_shapes(path):
 
 
 def test_assert_static_detects_dynamic_shapes():
-    devices = training.Devices(STRATEGY, "one_device", "")
     model = BertClassifier(config(), 2)
-    inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, devices, 4)
+    inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, ONE_DEVICE, 4)
     with pytest.raises(AssertionError):
         assert_static(inference.step)
 
@@ -159,13 +153,8 @@ print(json.dumps(masks))
 
 @pytest.mark.slow
 def test_dropout_masks_differ_across_replicas_and_steps():
-    process = subprocess.run(
-        [sys.executable, "-c", RECORD_MASKS],
-        cwd=ROOT,
-        env=subprocess_environment(),
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", RECORD_MASKS]
+    process = subprocess.run(command, **PROCESS, capture_output=True)
     assert process.returncode == 0, process.stderr
     masks = json.loads(process.stdout)
     assert sorted(replica for replica, _ in masks) == [0, 0, 1, 1]

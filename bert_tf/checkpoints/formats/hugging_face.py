@@ -193,13 +193,6 @@ class SafetensorsReader:
         return file.get_tensor(name).astype(np.float32)
 
 
-def _write_tensors(path: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes float32 tensors to one file."""
-    from safetensors.numpy import save
-
-    files.write_bytes(path, save(dict(tensors), metadata={"format": "pt"}))
-
-
 def _read_shards(path: str) -> Iterable[str]:
     """Returns the paths of the files that an index lists, which must be next to it."""
     weight_map = files.read_json(path).get("weight_map")
@@ -225,15 +218,19 @@ def write(
 
     `max_length` is that of the tokenizer; by default, the number of position embeddings.
     """
+    from safetensors.numpy import save
+
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
         target = pooler if name in configs.POOLER and not head.has_pooler else tensors
         tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
         target[tensor] = _transpose_kernel(name, value)
-    _write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
+    stored = {WEIGHTS_FILE: tensors}
     if any(value.any() for value in pooler.values()):
-        _write_tensors(os.path.join(folder, POOLER_FILE), pooler)
+        stored[POOLER_FILE] = pooler
+    for name, content in stored.items():
+        files.write_bytes(os.path.join(folder, name), save(content, metadata={"format": "pt"}))
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
     pad_id = tokenizer.vocab.get("[PAD]")
     max_length, basic = max_length or config.max_position_embeddings, tokenizer.basic_tokenizer

@@ -10,6 +10,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.base.errors import UserError
@@ -143,8 +144,6 @@ def test_names_of_other_programs_are_read(tiny, tmp_path, scope):
 
 
 def test_export_of_an_estimator_is_read(tiny, tmp_path):
-    import tensorflow as tf
-
     values = values_of(tiny.checkpoint)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for name, value in values.items():
