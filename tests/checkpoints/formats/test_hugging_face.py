@@ -270,7 +270,7 @@ def test_added_tokens_have_their_rows(modified, tmp_path, kind):
     tokens = ["[E1]", "plot-X", "[UNK]", "new york", "slows"]
     found = tokenizer.tokenize(text)
     assert found[:5] == tokens
-    assert tokenizer.convert_pathkens_to_ids(["[E1]", "slows"]) == [20, 23]
+    assert tokenizer.convert_tokens_to_ids(["[E1]", "slows"]) == [20, 23]
     # Conversions keep them.
     for to in ("original", "hugging_face"):
         output = tmp_path / to

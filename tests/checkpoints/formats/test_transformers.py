@@ -186,7 +186,7 @@ def test_added_tokens_have_the_ids_of_transformers(models, tiny, tmp_path, lower
     strip = {"true": True, "false": False}.get(source.tokenizer_settings.get("strip_accents"))
     special = source.tokenizer_settings["special_tokens"]
     tokenizer = FullTokenizer(source.vocab_file, source.do_lower_case, strip, special)
-    found = [tokenizer.convert_pathkens_to_ids(tokenizer.tokenize(text)) for text in texts]
+    found = [tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)) for text in texts]
     assert found == expected
 
 
