@@ -108,11 +108,8 @@ def test_updates_match_keras(ours, theirs, epsilons, values):
 
 
 def test_lamb_trust_ratio_includes_weight_decay():
-    values = {"kernel": [3.0, 4.0], "bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
-    variables = []
-    for path, value in values.items():
-        with keras.name_scope(path.rpartition("/")[0] or "layer"):
-            variables.append(keras.Variable(np.float32(value), name=path.rpartition("/")[2]))
+    values = {"layer/kernel": [3.0, 4.0], "layer/bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
+    variables = [_make_variable(path, np.float32(value)) for path, value in values.items()]
     optimizer = Lamb(0.5, weight_decay_rate=0.1, exclude_from_weight_decay=["bias"], epsilon=0.0)
     optimizer.build(variables)
     gradient = tf.constant([1.0, -1.0])

@@ -72,7 +72,7 @@ def find_source(path: str) -> Source:
         INDEX_FILE: HuggingFaceSource,
         keras_files.MODEL_EXTENSION: KerasSource,
         keras_files.WEIGHTS_EXTENSION: KerasSource,
-        ".zip": _open_zip,
+        ".zip": lambda path: OriginalSource(checkpoints.resolve(_unpack(path)), shown=path),
     }
     for extension, opener in openers.items():
         if path.endswith(extension):
@@ -165,10 +165,6 @@ def _open_checkpoint(prefix: str) -> Source:
         # The reader for name-based checkpoints, which is used instead, will report the problem.
         is_object_based = False
     return ModelGardenSource(prefix) if is_object_based else OriginalSource(prefix)
-
-
-def _open_zip(path: str) -> Source:
-    return OriginalSource(checkpoints.resolve(_unpack(path)), shown=path)
 
 
 def _reject_other(path: str) -> None:

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +34,7 @@ _TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
 POOLER_FILE = "pooler.safetensors"
 # Last part of a name in the original -> last part in transformers, if they differ.
 _LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
+_OLD_LEAF = re.compile(r"(?<=LayerNorm\.)(gamma|beta)$")
 
 # Redundant tensors in some files: copies of tied weights, and buffers that can be recomputed.
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
@@ -56,23 +56,19 @@ class HuggingFaceSource(Source):
         settings = files.read_json(self.config_file)
         self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = labels_in(settings)
-        self._read_head(settings)
+        architectures = settings.get("architectures")
+        if isinstance(architectures, list) and architectures:
+            known = {head.architecture: head for head in reversed(heads.registered().values())}
+            self.head = known.get(str(architectures[0]))
         self._tensors = SafetensorsReader(path)
         head_names = heads.hugging_face_names(self.head)
-        self._names, self.unknown, self._tied_decoder = match_names(
-            self._tensors.shapes, head_names
-        )
+        matched = match_names(self._tensors.shapes, head_names)
+        self._names, self.unknown, self._tied_decoder = matched
         if configs.WORD_EMBEDDINGS not in self._names:
             content = ", ".join(sorted(self._tensors.shapes)[:4])
             raise UserError(f"no BERT word embeddings. It contains: {content} ...", at=path)
         self._pooler = self._find_pooler(folder)
         self._read_tokenizer(folder)
-
-    def _read_head(self, settings: Mapping[str, Any]) -> None:
-        architectures = settings.get("architectures")
-        if isinstance(architectures, list) and architectures:
-            known = {head.architecture: head for head in reversed(heads.registered().values())}
-            self.head = known.get(str(architectures[0]))
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
         """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
@@ -197,22 +193,6 @@ class SafetensorsReader:
         return file.get_tensor(name).astype(np.float32)
 
 
-def _write_tensors(path: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes float32 tensors to one file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    try:
-        with open(path, "wb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        save_file(dict(tensors), path, metadata={"format": "pt"})
-        # `save_file` makes the file readable by its owner only.
-        os.chmod(path, mode)
-        files.sync(path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"Cannot write {path}: {error}") from error
-
-
 def _read_shards(path: str) -> Iterable[str]:
     """Returns the paths of the files that an index lists, which must be next to it."""
     weight_map = files.read_json(path).get("weight_map")
@@ -238,15 +218,19 @@ def write(
 
     `max_length` is that of the tokenizer; by default, the number of position embeddings.
     """
+    from safetensors.numpy import save
+
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
         target = pooler if name in configs.POOLER and not head.has_pooler else tensors
         tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
         target[tensor] = _transpose_kernel(name, value)
-    _write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
+    stored = {WEIGHTS_FILE: tensors}
     if any(value.any() for value in pooler.values()):
-        _write_tensors(os.path.join(folder, POOLER_FILE), pooler)
+        stored[POOLER_FILE] = pooler
+    for name, content in stored.items():
+        files.write_bytes(os.path.join(folder, name), save(content, metadata={"format": "pt"}))
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
     pad_id = tokenizer.vocab.get("[PAD]")
     max_length, basic = max_length or config.max_position_embeddings, tokenizer.basic_tokenizer
@@ -287,7 +271,8 @@ def match_names(
         The mapping; the names in the file that are not part of BERT; and the name of the masked-LM
         head's copy of the word embeddings, if there is one.
     """
-    modern = {_modernize(name): name for name in sorted(file_names)}  # current -> in the file
+    # Current name -> name in the file. Early versions of transformers kept TensorFlow's names.
+    modern = {_OLD_LEAF.sub(lambda leaf: _LEAVES[leaf[0]], n): n for n in sorted(file_names)}
     if not any(name.startswith("bert.") for name in modern):
         scopes = ("embeddings.", "encoder.", "pooler.")
         modern = {
@@ -302,11 +287,6 @@ def match_names(
     names = {known[name]: modern[name] for name in modern if name in known}
     unknown = [name for name in modern if name not in known and not name.endswith(_BUFFERS)]
     return names, sorted(modern[name] for name in unknown), tied_decoder
-
-
-def _modernize(name: str) -> str:
-    # Early versions of transformers kept TensorFlow's names.
-    return re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LEAVES[match[1]]}", name)
 
 
 def _transpose_kernel(name: str, value: np.ndarray) -> np.ndarray:
