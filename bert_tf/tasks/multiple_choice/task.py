@@ -232,22 +232,16 @@ def _parse_questions(
     rows: Iterable[tuple[Where, dict[str, Any]]], num_endings: int | None
 ) -> Iterator[Question]:
     for place, cells in rows:
-        question = _parse_question(cells, place)
-        count = len(question.endings)
-        if num_endings and count > num_endings:
+        endings, names = _find_endings(cells.pop("ending_columns", None), place)
+        if num_endings and len(endings) > num_endings:
             expected = f"expected at most {num_endings} endings, as the model has"
-            raise UserError(f"{expected}. Received: {count}", at=place)
-        yield question
-
-
-def _parse_question(cells: dict[str, Any], place: Where) -> Question:
-    endings, names = _find_endings(cells.pop("ending_columns", None), place)
-    texts = {purpose: to_text(value, purpose, place) for purpose, value in cells.items()}
-    question, label = texts.get("question", ""), None
-    if "label" in texts:
-        label = _find_label(texts["label"].strip(), names, len(endings), place)
-    full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
-    return Question(texts["context"], full_endings, label)
+            raise UserError(f"{expected}. Received: {len(endings)}", at=place)
+        texts = {purpose: to_text(value, purpose, place) for purpose, value in cells.items()}
+        question, label = texts.get("question", ""), None
+        if "label" in texts:
+            label = _find_label(texts["label"].strip(), names, len(endings), place)
+        full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
+        yield Question(texts["context"], full_endings, label)
 
 
 def _find_endings(cells: Any, place: Where) -> tuple[list[str], Sequence[str]]:
