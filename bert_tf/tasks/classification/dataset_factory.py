@@ -32,8 +32,7 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
     folder = source if isinstance(source, RunFolder) else folder
     data: TextDataset
     # A Predictor does not need the task module, which may no longer exist.
-    reads_data = options.do_train or options.evaluates or options.do_predict
-    if options.uses_custom_tables or (options.task_module and not reads_data):
+    if options.uses_custom_tables or (options.task_module and not options.read_splits):
         data = _make_custom_dataset(options, folder)
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")

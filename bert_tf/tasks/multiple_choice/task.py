@@ -69,13 +69,9 @@ class MultipleChoice(Task):
         The model scores one ending at a time, so a run with an `output_dir` of its own may have
         another number of them.
         """
-        reads = {"eval": self.options.evaluates, "predict": self.options.do_predict}
-        splits = [split for split in reads if reads[split]]
-        if isinstance(source, RunFolder):
-            if not splits or source.path == (self.options.output_dir or ""):
-                return Schema(tuple(source.require_labels()))
-        elif source not in splits:
-            splits.insert(0, source)
+        splits, output_dir = self.options.read_splits, self.options.output_dir or ""
+        if isinstance(source, RunFolder) and (not splits or source.path == output_dir):
+            return Schema(tuple(source.require_labels()))
         count = max(len(question.endings) for split in splits for question in self.read(split))
         return Schema(tuple(map(str, range(count))), source=f"The {splits[0]} split")
 
