@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from tests.conftest import WORDS
 from tests.oracle import ROOT
-from tests.tasks.pretraining.test_create_data import WORDS
 
 pytestmark = pytest.mark.slow
 

@@ -46,34 +46,24 @@ def test_conll_2003_layout(path):
     assert (chunks.words[0], chunks.labels[0]) == ("NNP", "B-NP")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: "\ufeff" + text,
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: text.replace(" ", "\t"),
-        lambda text: text.replace(" ", "  ").replace("\n", " \n"),
-        lambda text: text.replace("\n\n", "\n \t\n"),
-        lambda text: text.rstrip("\n"),
-        lambda text: text.replace("O\n\n", "O\n"),
-    ],
-    ids=[
-        "bom",
-        "crlf",
-        "tabs",
-        "multiple spaces",
-        "white space in blank lines",
-        "no final newline",
-        "no blank line after -DOCSTART-",
-    ],
-)
-def test_harmless_file_variants(path, change):
+VARIANTS = {
+    "bom": "\ufeff" + TEXT,
+    "crlf": TEXT.replace("\n", "\r\n"),
+    "tabs": TEXT.replace(" ", "\t"),
+    "multiple spaces": TEXT.replace(" ", "  ").replace("\n", " \n"),
+    "white space in blank lines": TEXT.replace("\n\n", "\n \t\n"),
+    "no final newline": TEXT.rstrip("\n"),
+    "no blank line after -DOCSTART-": TEXT.replace("O\n\n", "O\n"),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_harmless_file_variants(path, name):
     expected = conll.read_conll(str(path))
-    path.write_bytes(change(TEXT).encode())
+    path.write_bytes(VARIANTS[name].encode())
     parsed = conll.read_conll(str(path))
-    for name in ("words", "labels"):
-        assert getattr(parsed, name) == getattr(expected, name)
-    assert parsed.document_starts == expected.document_starts
+    for field in ("words", "labels", "document_starts"):
+        assert getattr(parsed, field) == getattr(expected, field)
 
 
 def test_write_predictions(path):
@@ -111,10 +101,7 @@ def test_texts_are_no_lists(path, content):
     ("content", "message"),
     [
         (b"", r"train\.txt: the file contains no words"),
-        (
-            b"EU B-ORG\nrejects\n",
-            r"train\.txt:2: 1 column \('rejects'\), but 2 columns in .*:1\.",
-        ),
+        (b"EU B-ORG\nrejects\n", r"train\.txt:2: 1 column \('rejects'\), but 2 columns in .*:1\."),
         (
             b"EU B-ORG\n\nthe red O\n",
             r"train\.txt:3: 3 columns \('the red O'\), but 2 columns in .*train\.txt:1",
