@@ -59,18 +59,18 @@ def run(tiny, folder, **changes):
     return folder / "out"
 
 
-def compute_features(tiny, layer, lines=LINES, max_seq_length=12):
+def compute_features(tiny, layer):
     """Returns the tokens and one layer of each text, computed one text at a time."""
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     model = BertModel(tiny.config)
     checkpoint.restore(model, tiny.checkpoint)
     features_per_text = []
-    for line in lines:
+    for line in LINES:
         a, _, b = line.strip().rpartition(" ||| ")
         first, second = (tokenizer.tokenize(text) for text in (a, b))
         if not a:
             first, second = tokenizer.tokenize(line), []
-        max_tokens = max_seq_length - 2 - bool(second)
+        max_tokens = 10 - bool(second)  # of 12, without [CLS] and [SEP]
         while len(first) + len(second) > max_tokens:
             (first if len(first) > len(second) else second).pop()
         tokens = ["[CLS]", *first, "[SEP]"]

@@ -51,6 +51,13 @@ def read_tensors(folder, step):
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
 
 
+def assert_same_tensors(folder, other, step):
+    expected, actual = read_tensors(folder, step), read_tensors(other, step)
+    assert expected.keys() == actual.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(actual[name], value, err_msg=name)
+
+
 def test_training_and_evaluation(tiny, records):
     results = pretraining.run(options(tiny, records, do_train=True, do_eval=True))
     out = records / "out"
@@ -78,10 +85,7 @@ def test_resumed_training_equals_uninterrupted_training(tiny, records, monkeypat
     pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
     monkeypatch.undo()
     pretraining.run(options(tiny, records, do_train=True, output_dir=resumed_dir))
-    expected, actual = read_tensors(uninterrupted_dir, 6), read_tensors(resumed_dir, 6)
-    assert expected.keys() == actual.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(actual[name], value, err_msg=name)
+    assert_same_tensors(uninterrupted_dir, resumed_dir, 6)
 
 
 def test_evaluation_during_training(tiny, records, run_log):

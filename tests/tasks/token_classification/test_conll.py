@@ -30,12 +30,6 @@ def path(tmp_path):
     return tmp_path / "train.txt"
 
 
-def test_brackets_in_a_sentence(tmp_path):
-    (tmp_path / "test.txt").write_text("Use the list ['a', 'b'] here .\n")
-    file = conll.read_conll(str(tmp_path / "test.txt"), need_labels=False)
-    assert len(file.words) >= 7
-
-
 def test_conll_2003_layout(path):
     file = conll.read_conll(str(path))
     assert file.words == ["EU", "rejects", "Peter", "Blackburn", "Bonn"]
@@ -85,16 +79,17 @@ def test_test_file_without_label_column(path):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "least"),
     [
-        b"set a['x'] = b['y'] here .\n",
-        b'{"tokens": ["", "a"], "tags": ["O", "O"]}\n',
-        b"[ O\n' O\n['x' O\na O\nb O\n",
+        (b"Use the list ['a', 'b'] here .\n", 7),
+        (b"set a['x'] = b['y'] here .\n", 2),
+        (b'{"tokens": ["", "a"], "tags": ["O", "O"]}\n', 2),
+        (b"[ O\n' O\n['x' O\na O\nb O\n", 2),
     ],
 )
-def test_texts_are_no_lists(path, content):
+def test_texts_are_no_lists(path, content, least):
     path.write_bytes(content)
-    assert len(conll.read_conll(str(path), need_labels=False).words) > 1
+    assert len(conll.read_conll(str(path), need_labels=False).words) >= least
 
 
 @pytest.mark.parametrize(

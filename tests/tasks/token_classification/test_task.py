@@ -507,80 +507,58 @@ def test_unusual_words_warn(tiny, folder, run_log, text, message):
     assert not message or warnings[0].startswith(f"{folder}/test.txt: {message}")
 
 
+SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
+MISSING = "one sentence of {} words, from line {} on. Are blank lines missing?"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("film\n" * 30, "one sentence of 30 words, from line 1 on. Are blank lines missing?"),
-        ("a\n\n" + "b\n" * 501, "one sentence of 501 words, from line 3 on. Are blank lines"),
+        ("film\n" * 30, MISSING.format(30, 1)),
+        ("a\n\n" + "b\n" * 501, MISSING.format(501, 3)),
         ("b\n" * 500 + "\na\n", None),
         ("长" * 600 + "/o w/o\n", None),
+        # Sentences that only document marks separate.
+        (f"-DOCSTART-\n{SENTENCE}" * 2, MISSING.format(61, 2)),
+        (f"-DOCSTART-\n\n{SENTENCE}\n" * 2, MISSING.format(61, 3)),
+        # The only sentence, which fills several windows.
+        (f"-DOCSTART-\n\n{SENTENCE}\n", MISSING.format(61, 3)),
+        # Documents as sentences; short documents; several sentences in each document.
+        (f"{SENTENCE}\n" * 2, None),
+        ("-DOCSTART-\na O\nb O\n" * 9, None),
+        (f"-DOCSTART-\n\n{SENTENCE}\n{SENTENCE}\n" * 2, None),
     ],
 )
 def test_missing_blank_lines_warn(tiny, folder, text, message):
     (folder / "test.txt").write_text(text, "utf-8")
     problems = [p for p in find_problems(task(tiny, folder)) if "Are blank lines" in p]
-    assert len(problems) == bool(message)
-    assert not message or problems[0].startswith(f"{folder}/test.txt: {message}")
+    assert problems == ([f"{folder}/test.txt: {message}"] if message else [])
 
 
-SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
-
-
-@pytest.mark.parametrize(
-    ("text", "warns"),
-    [
-        (f"-DOCSTART-\n{SENTENCE}" * 2, True),
-        (f"-DOCSTART-\n\n{SENTENCE}\n" * 2, True),
-        # The only sentence, which fills several windows.
-        (f"-DOCSTART-\n\n{SENTENCE}\n", True),
-        # Documents as sentences; short documents; several sentences in each document.
-        (f"{SENTENCE}\n" * 2, False),
-        ("-DOCSTART-\na O\nb O\n" * 9, False),
-        (f"-DOCSTART-\n\n{SENTENCE}\n{SENTENCE}\n" * 2, False),
-    ],
-)
-def test_sentences_separated_only_by_document_marks_warn(tiny, folder, text, warns):
-    (folder / "test.txt").write_text(text)
-    problems = "\n".join(find_problems(task(tiny, folder)))
-    message = "one sentence of 61 words, from line "
-    assert (message in problems) == ("Are blank lines missing?" in problems) == warns
+HINDI = "पानी में की हिंदी नदी थी गाड़ी रानी बानी भी जी दी"
+WEIBO = [f"{x}{n % 3}" for n, x in enumerate("科技全方位资讯李开复对输给一个女人，.!")]
+EXCEPTION = [*(f"{x}{n % 2}" for n, x in enumerate("科技全方位资讯李开")), "end"]
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "start", "end"),
     [
-        ("en:Anna en:lives en:in en:Bonn", "a prefix. If it .* pass --word_prefix=en:"),
-        ("Anna|x lives|x in|x Bonn|x", "a suffix. If .* pass --word_suffix='|x'"),
-        ("en:Anna lives en:in en:Bonn en:.", None),
-        ("#a #a #b", None),
+        ("en:Anna en:lives en:in en:Bonn", "4 of 4 distinct words have a prefix", "_prefix=en:"),
+        ("Anna|x lives|x in|x Bonn|x", "4 of 4 distinct words have a suffix", "_suffix='|x'"),
+        ("en:Anna lives en:in en:Bonn en:.", None, ""),
+        ("#a #a #b", None, ""),
+        (" ".join(WEIBO), "20 of 20 distinct words have a suffix", ""),
+        (" ".join(EXCEPTION), "9 of 10 distinct words have a suffix", ""),
+        (HINDI, None, ""),
+        (" ".join(map(str, range(1950, 2000))), None, ""),
     ],
 )
-def test_common_prefixes_and_suffixes_warn(tiny, folder, words, message):
-    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words.split()))
-    problems = "\n".join(find_problems(task(tiny, folder)))
-    assert ("If it is not part of the words" in problems) == bool(message)
-    parts = (message or "").split(".* ")
-    assert all(part in problems for part in parts)
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (
-            [f"{x}{n % 3}" for n, x in enumerate("科技全方位资讯李开复对输给一个女人，.!")],
-            "20 of 20",
-        ),
-        ([*(f"{x}{n % 2}" for n, x in enumerate("科技全方位资讯李开")), "end"], "9 of 10"),
-        (["पानी", "में", "की", "हिंदी", "नदी", "थी", "गाड़ी", "रानी", "बानी", "भी", "जी", "दी"], None),
-        ([str(year) for year in range(1950, 2000)], None),
-    ],
-    ids=["Weibo", "an exception", "Hindi", "years"],
-)
-def test_few_words_without_a_suffix_are_exceptions(tiny, folder, words, problem):
-    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words))
-    problems = [x for x in find_problems(task(tiny, folder)) if "fix" in x]
-    assert len(problems) == bool(problem)
-    assert all(f"test.txt: {problem} distinct words have a suffix" in x for x in problems)
+def test_common_prefixes_and_suffixes_warn(tiny, folder, words, start, end):
+    (folder / "test.txt").write_text(words.replace(" ", "\n") + "\n")
+    problems = [x for x in find_problems(task(tiny, folder)) if "not part of the words" in x]
+    assert len(problems) == bool(start)
+    assert all(x.startswith(f"{folder}/test.txt: {start}. If it is not") for x in problems)
+    assert all(x.endswith(end) for x in problems)
 
 
 @pytest.mark.parametrize("pretokenized", [False, True])
