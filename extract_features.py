@@ -3,17 +3,9 @@
 Has the original release's flags and more: `python extract_features.py --help` lists them.
 """
 
-from bert_tf.scripts import extract_features
+from bert_tf.scripts import extract_features, names_of_original
 
-
-def __getattr__(name: str) -> object:
-    """Returns a name that programs import from the original's script; imports it on demand."""
-    from bert_tf.compat import extract_features as original
-
-    if name == "__all__":
-        return [public for public in vars(original) if not public.startswith("_")]
-    return getattr(original, name)
-
+__getattr__ = names_of_original("extract_features")
 
 if __name__ == "__main__":
     extract_features()

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable
 from copy import copy
 from functools import partial
+from importlib import import_module
 from types import FrameType
+from typing import Any
 
-from bert_tf.base.errors import Terminated, telling_once
-from bert_tf.base.signals import handle_signals, log, preserve_signal_handlers
+from bert_tf.base.errors import Terminated, log, telling_once
+from bert_tf.base.signals import handle_signals, preserve_signal_handlers
 from bert_tf.options import registry
 
 
@@ -22,6 +24,18 @@ def __getattr__(name: str) -> Callable[[], None]:
     if name not in registry.SCRIPTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return partial(_main, name)
+
+
+def names_of_original(script: str) -> Callable[[str], Any]:
+    """Returns a script's `__getattr__`, for programs that import names of the original's script."""
+
+    def getattr_of_script(name: str) -> Any:
+        original = import_module(f"bert_tf.compat.{script}")
+        if name == "__all__":
+            return [public for public in vars(original) if not public.startswith("_")]
+        return getattr(original, name)
+
+    return getattr_of_script
 
 
 def _main(name: str) -> None:

@@ -159,8 +159,7 @@ def _write_cola(folder, random_sentence):
 
 
 @pytest.fixture
-def run_log(caplog, monkeypatch):
+def run_log(caplog):
     """Captures the log output of a run."""
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
     caplog.set_level(logging.INFO, "bert_tf")
     return caplog

@@ -2,12 +2,12 @@
 
 import ast
 import re
-import subprocess
 import sys
 
 import pytest
 
 from tests.oracle import ROOT
+from tests.processes import run_python
 
 PACKAGE = ROOT / "bert_tf"
 
@@ -164,6 +164,7 @@ def test_third_party_imports_are_allowed(module):
         "tokenization.fast",
         "options",
         "data.features",
+        "data.packing",
         "predictor",
         "serving.app",
         "tasks.classification.glue",
@@ -179,12 +180,12 @@ def test_third_party_imports_are_allowed(module):
 )
 def test_module_does_not_import_tensorflow(module):
     code = f"import sys, bert_tf.{module}; print({{'tensorflow', 'keras'}} & set(sys.modules))"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    result = run_python("-c", code)
     assert result.stdout.strip() == "set()", result.stderr
 
 
 def test_help_does_not_import_numpy():
     code = "import sys, bert_tf.options.cli, bert_tf.options as o; o.SquadOptions; "
     code += "o.ClassifierOptions; print('numpy' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    result = run_python("-c", code)
     assert result.stdout.strip() == "False", result.stderr

@@ -25,6 +25,7 @@ from bert_tf.tasks.classification.task_module import load_task_module
 from docs import flags, pictures
 from tests import sample_data
 from tests.oracle import ROOT
+from tests.processes import run_python
 
 README = "README.md"
 PAGES = [README, *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md"))]
@@ -243,7 +244,7 @@ def test_fill_mask_table():
     command = command.replace("$BERT_BASE_DIR", "examples/small_bert").replace("\\\n", " ")
     flags = shlex.split(re.sub(r"--text=\".*?\" ", "", command))[1:]
     flags += ["--input_file=examples/small_bert/sentences.txt", "--top_k=3"]
-    result = subprocess.run([sys.executable, *flags], cwd=ROOT, capture_output=True, text=True)
+    result = run_python(*flags)
     assert result.returncode == 0, result.stderr
     text = (ROOT / page).read_text(encoding="utf-8")
     table = re.findall(r"^\| (.*\[MASK\].*) \| (.*) \|$", text.split("## Flags")[0], re.M)

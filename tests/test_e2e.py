@@ -3,8 +3,6 @@
 import gzip
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoint
 from tests.oracle import ROOT, golden
+from tests.processes import run_python
 
 pytestmark = pytest.mark.slow
 
@@ -32,10 +31,14 @@ def _load_runs():
     return {row["name"]: row for row in rows if row["script"] in SCRIPTS}
 
 
-def _rerun(row, out):
-    command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_dir={out}"]
-    result = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
+def _run(row, flag):
+    result = run_python(ROOT / row["script"], *row["argv"], flag, cwd=golden("e2e"))
     assert result.returncode == row["exit_code"], result.stderr
+    return result
+
+
+def _rerun(row, out):
+    result = _run(row, f"--output_dir={out}")
     written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     pattern = re.compile(r"events\.out\.tfevents\..*")
     written = {pattern.sub("events.out.tfevents.<time>.<host>", name) for name in written}
@@ -176,11 +179,8 @@ def _assert_weight_norms(folder, out, steps):
 
 @pytest.mark.parametrize("name", ["extract_features", "extract_features_layers"])
 def test_extracted_features_match_the_original(name, tmp_path):
-    row = _load_runs()[name]
     output = tmp_path / "output.jsonl"
-    command = [sys.executable, str(ROOT / row["script"]), *row["argv"], f"--output_file={output}"]
-    result = subprocess.run(command, cwd=golden("e2e"), capture_output=True, text=True)
-    assert result.returncode == row["exit_code"], result.stderr
+    _run(_load_runs()[name], f"--output_file={output}")
     theirs = gzip.decompress(golden(f"e2e/{name}/output.jsonl.gz").read_bytes()).decode()
     number = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")
     for line, expected in zip(output.read_text().splitlines(), theirs.splitlines(), strict=True):

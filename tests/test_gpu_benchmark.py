@@ -1,8 +1,6 @@
 """benchmarks/gpu.py with tiny models on the CPU, and its table of ratios."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from benchmarks.gpu import make_batches, read_results
 from benchmarks.gpu_rows import BARS, CONTESTANTS, Job, Row, all_jobs, select, short_jobs, summary
 from tests.oracle import ROOT
+from tests.processes import run_python
 
 TRAIN, INFER = "train-base-32x128-bfloat16", "infer-base-32x128-bfloat16"
 
@@ -19,8 +18,8 @@ def test_results_are_appended_as_json_lines(tmp_path):
     output = tmp_path / "results.jsonl"
     flags = ["--size=tiny", "--window_seconds=0.2", "--together=2", f"--output={output}"]
     rows = f"--rows={TRAIN}/bert_tf-no-xla,{INFER}/bert_tf"
-    command = [sys.executable, ROOT / "benchmarks" / "gpu.py", *flags]
-    process = subprocess.run([*command, rows], capture_output=True, text=True)
+    command = [ROOT / "benchmarks" / "gpu.py", *flags, rows]
+    process = run_python(*command)
     assert process.returncode == 0, process.stderr
     machine, *results = map(json.loads, output.read_text().splitlines())
     assert machine["versions"]["tensorflow"]
@@ -32,7 +31,7 @@ def test_results_are_appended_as_json_lines(tmp_path):
     assert read_results(output).keys() == {*jobs}
     assert f"| {TRAIN} |" in process.stdout
 
-    process = subprocess.run([*command, rows, "--limit=0.1"], capture_output=True, text=True)
+    process = run_python(*command, "--limit=0.1")
     errors = [json.loads(line) for line in output.read_text().splitlines()[-2:]]
     assert [error["error"] for error in errors] == ["over the time limit"] * 2
     assert read_results(output)[jobs[0]]["seq/s"] == results[0]["seq/s"]

@@ -1,7 +1,5 @@
 """Optimizers and learning rate schedule: comparison with the original and with Keras."""
 
-import logging
-
 import keras
 import numpy as np
 import pytest
@@ -89,40 +87,29 @@ def test_embedding_gradients_are_summed_before_clipping():
     np.testing.assert_allclose(optimizer.adam_m[0].numpy(), expected, atol=1e-6)
 
 
-def test_bias_corrected_adam_matches_keras():
-    values = np.float32([0.5, -1.0, 2.0])
-    ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
-    optimizer = AdamWeightDecay(0.1, epsilon=1e-6, bias_correction=True)
-    adam = keras.optimizers.Adam(0.1, epsilon=1e-9)
-    optimizer.build([ours])
-    adam.build([theirs])
-    for step in range(5):
-        gradient = tf.constant(np.cos(values * (step + 1)))
-        optimizer.apply([gradient], [ours])
-        adam.apply([gradient], [theirs])
-    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
-
-
-def test_lamb_without_decay_matches_keras():
-    values = np.float32([[0.5, -1.0, 2.0], [0.1, 0.0, 3.0]])
-    ours, theirs = keras.Variable(values, name="a"), keras.Variable(values, name="b")
-    optimizer = Lamb(0.1, epsilon=1e-7, bias_correction=True)
-    lamb = keras.optimizers.Lamb(0.1, epsilon=1e-7)
-    optimizer.build([ours])
-    lamb.build([theirs])
-    for step in range(5):
-        gradient = tf.constant(np.cos(values * (step + 1)))
-        optimizer.apply([gradient], [ours])
-        lamb.apply([gradient], [theirs])
-    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-5)
+@pytest.mark.parametrize(
+    ("ours", "theirs", "epsilons", "values"),
+    [
+        (AdamWeightDecay, keras.optimizers.Adam, (1e-6, 1e-9), [0.5, -1.0, 2.0]),
+        (Lamb, keras.optimizers.Lamb, (1e-7, 1e-7), [[0.5, -1.0, 2.0], [0.1, 0.0, 3.0]]),
+    ],
+)
+def test_updates_match_keras(ours, theirs, epsilons, values):
+    """Without weight decay, and with the bias correction that the original omits."""
+    values = np.float32(values)
+    variables = [keras.Variable(values, name=name) for name in "ab"]
+    optimizer = ours(0.1, epsilon=epsilons[0], bias_correction=True)
+    other = theirs(0.1, epsilon=epsilons[1])
+    for each, variable in zip((optimizer, other), variables, strict=True):
+        each.build([variable])
+        for step in range(5):
+            each.apply([tf.constant(np.cos(values * (step + 1)))], [variable])
+    np.testing.assert_allclose(*(variable.numpy() for variable in variables), atol=1e-5)
 
 
 def test_lamb_trust_ratio_includes_weight_decay():
-    values = {"kernel": [3.0, 4.0], "bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
-    variables = []
-    for path, value in values.items():
-        with keras.name_scope(path.rpartition("/")[0] or "layer"):
-            variables.append(keras.Variable(np.float32(value), name=path.rpartition("/")[2]))
+    values = {"layer/kernel": [3.0, 4.0], "layer/bias": [3.0, 4.0], "zero/kernel": [0.0, 0.0]}
+    variables = [_make_variable(path, np.float32(value)) for path, value in values.items()]
     optimizer = Lamb(0.5, weight_decay_rate=0.1, exclude_from_weight_decay=["bias"], epsilon=0.0)
     optimizer.build(variables)
     gradient = tf.constant([1.0, -1.0])
@@ -152,20 +139,18 @@ def test_invalid_learning_rates_are_rejected(rate):
         AdamWeightDecay(rate)
 
 
-def test_warmup_as_long_as_training_warns(caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+def test_warmup_as_long_as_training_warns(run_log):
     create_optimizer(0.1, 10, 9)
-    assert not caplog.records
+    assert not run_log.records
     create_optimizer(0.1, 10, 60)
-    assert "num_warmup_steps=60" in caplog.text
+    assert "num_warmup_steps=60" in run_log.text
 
 
-def test_training_longer_than_the_schedule_warns(caplog, monkeypatch):
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
+def test_training_longer_than_the_schedule_warns(run_log):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile(create_optimizer(0.1, 3, 0), loss="mse")
     # In a long process, TensorFlow also warns: about retracing.
-    ours = lambda: [r for r in caplog.records if r.name == "bert_tf"]  # noqa: E731
+    ours = lambda: [r for r in run_log.records if r.name == "bert_tf"]  # noqa: E731
     model.fit(np.ones((6, 4)), np.ones((6, 1)), batch_size=2, verbose=0)
     assert not ours()
     model.fit(np.ones((6, 4)), np.ones((6, 1)), batch_size=2, verbose=0)

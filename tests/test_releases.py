@@ -1,6 +1,5 @@
 """The table of published checkpoints: its entries, and models of the listed sizes."""
 
-import copy
 import dataclasses
 import gc
 import hashlib
@@ -22,13 +21,6 @@ from bert_tf.tasks import extraction
 from bert_tf.tokenization import validate_case_matches_checkpoint
 from tests.modeling.helpers import config as golden_config
 from tests.oracle import ROOT, golden, vocabulary
-
-
-def _shapes_of_a_model(config):
-    model = BertPretrainer(config)
-    variables = checkpoints.named_variables(model)
-    return {name: tuple(variable.shape) for name, variable in variables.items()}
-
 
 SMALL = [(layers, hidden) for layers in (2, 4, 6, 8, 10, 12) for hidden in (128, 256, 512, 768)]
 EACH = pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.date}/{r.name}")
@@ -244,6 +236,8 @@ def test_parameter_counts_match_published_file_sizes(name, megabytes):
     "name",
     [
         "uncased_L-2_H-128_A-2",
+        "uncased_L-4_H-256_A-4",
+        pytest.param("cased_L-12_H-768_A-12", marks=pytest.mark.slow),
         pytest.param("wwm_uncased_L-24_H-1024_A-16", marks=pytest.mark.slow),
     ],
 )
@@ -340,27 +334,10 @@ def test_docs_text_matches_the_table():
     (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT, re.S)
     printed = []
     exec(code, {"print": lambda *values: printed.append(values)})
-    assert printed == [
-        ("uncased_L-4_H-512_A-8", False, "English"),
-        (["uncased_L-4_H-512_A-8"],),
-    ]
+    assert printed == [("uncased_L-4_H-512_A-8", False, "English"), (["uncased_L-4_H-512_A-8"],)]
     scripts = (ClassifierOptions, PretrainingDataOptions)
     flags = {field.name for script in scripts for field in dataclasses.fields(script)}
     assert {"do_lower_case"} < set(re.findall(r"--(\w+)", DOCUMENT)) <= flags
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cased_L-12_H-768_A-12", "wwm_uncased_L-24_H-1024_A-16"])
-def test_base_and_large_have_the_variables_of_their_release(name):
-    config = named(name).config()
-    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
-    gc.collect()  # the large one takes 1.4 GB
-
-
-@pytest.mark.parametrize("name", ["uncased_L-2_H-128_A-2", "uncased_L-4_H-256_A-4"])
-def test_small_models_have_the_variables_of_their_release(name):
-    config = named(name).config()
-    assert _shapes_of_a_model(config) == shapes_of_a_release(config)
 
 
 def test_names_of_the_first_nine_releases():
@@ -375,10 +352,3 @@ def test_names_of_the_first_nine_releases():
         "2019_05_30/wwm_uncased_L-24_H-1024_A-16",
         "2019_05_30/wwm_cased_L-24_H-1024_A-16",
     ]
-
-
-def test_release_config_is_a_copy():
-    config = named("uncased_L-2_H-128_A-2").config()
-    before = copy.deepcopy(config)
-    config.num_hidden_layers = 1
-    assert named("uncased_L-2_H-128_A-2").config() == before

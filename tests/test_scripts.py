@@ -9,7 +9,8 @@ import time
 import pytest
 
 from bert_tf import scripts
-from bert_tf.base.signals import SIGNALS, log
+from bert_tf.base.errors import log
+from bert_tf.base.signals import SIGNALS
 from tests.oracle import ROOT
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals and limits")

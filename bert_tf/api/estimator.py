@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import json
 import os
 import re
 import tempfile
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
 from bert_tf import checkpoints
 from bert_tf.api.predictor import Predictor
@@ -209,7 +208,7 @@ class Estimator(ExplainsNames, BaseEstimator):
             classes = [rows.names.get(name, name) for name in classes]
             run["classes"] = [x.item() if isinstance(x, np.generic) else x for x in classes]
             run |= {LABELS_ARE_COLUMNS: "columns" in rows.kinds, _FEATURE_NAMES: rows.columns}
-            files.write_text(folder.file(RUN), json.dumps(run, indent=1) + "\n")
+            files.write_json(folder.file(RUN), run)
         else:
             folder.check_files()
             folder.log_progress()
@@ -241,10 +240,8 @@ class Estimator(ExplainsNames, BaseEstimator):
             warn(problem, at="score")
 
     def _require_model(self) -> None:
-        if not hasattr(self, "_files"):
-            name = type(self).__name__
-            advice = f"Call fit(texts, labels). To open a trained model: {name}.load(folder)"
-            raise NotFittedError(f"This {name} is not fitted yet. {advice}")
+        advice = "Call fit(texts, labels). To open a trained model: %(name)s.load(folder)"
+        check_is_fitted(self, "_files", msg=f"This %(name)s is not fitted yet. {advice}")
 
     def _open(self) -> Predictor:
         self._require_model()

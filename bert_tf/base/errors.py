@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
+log = logging.getLogger("bert_tf")
+
 _EXCERPT_LENGTH, _NAME_LENGTH = 60, 30
 # What TensorFlow adds to a message: names of operations, tracebacks and hints for programmers.
 _OF_TENSORFLOW = (
@@ -119,7 +121,7 @@ def note(text: str, *, at: Where | None = None) -> None:
 def _log(level: int, text: str) -> None:
     told = _told.get()
     if not _is_silent.get() and (told is None or text not in told):
-        logging.getLogger("bert_tf").log(level, "%s", text, stacklevel=3)
+        log.log(level, "%s", text, stacklevel=3)
     if told is not None and level == logging.WARNING:
         told.add(text)
 

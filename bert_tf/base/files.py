@@ -228,12 +228,7 @@ def open_decompressed(path: str, regular_only: bool = False) -> Iterator[Any]:
     """Opens a file to read bytes; decompresses gzipped files."""
     with open_binary(path, regular_only) as file, wrap_errors("read", path):
         try:
-            with (
-                gzip.open(file)
-                if is_gzip(path, file)
-                else contextlib.nullcontext(file) as decompressed
-            ):
-                yield decompressed
+            yield gzip.GzipFile(fileobj=file) if is_gzip(path, file) else file
         except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise UserError(f"{path} is not a complete gzip file: {error}") from error
 
@@ -340,6 +335,11 @@ def open_atomically(path: str) -> Iterator[IO[bytes]]:
 def write_text(path: str, text: str) -> None:
     """Writes a UTF-8 file with `atomic_write`."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def write_json(path: str, content: Any) -> None:
+    """Writes a JSON file with `atomic_write`."""
+    write_text(path, json.dumps(content, indent=1) + "\n")
 
 
 def write_bytes(path: str, content: bytes) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-log = logging.getLogger("bert_tf")
+from bert_tf.base.errors import log
 
 
 def _stderr() -> Any:

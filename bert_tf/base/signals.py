@@ -4,7 +4,6 @@ Also writes to a standard output that may be closed, for which other programs re
 """
 
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -14,9 +13,6 @@ from types import FrameType
 from typing import IO, Any
 
 from bert_tf.base.errors import Terminated, UserError, warn
-
-# The same logger as `progress.log`. Importing `progress` would also import tqdm.
-log = logging.getLogger("bert_tf")
 
 # Ctrl-C; a scheduler or `kill`; a closed terminal, which Windows does not report.
 SIGNALS = [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]

@@ -150,7 +150,7 @@ def _read_state(folder: str) -> list[str]:
 
 
 def _list_prefixes(folder: str) -> list[str]:
-    names = set(files.list_dir(folder))
-    prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
+    names = files.list_dir(folder)
+    with_index = {name.removesuffix(".index") for name in names if name.endswith(".index")}
     with_data = {_FILE_SUFFIX.sub("", name) for name in names if ".data-" in name}
-    return sorted(prefix for prefix in prefixes if prefix in with_data)
+    return sorted(with_index & with_data)

@@ -147,7 +147,7 @@ def load_weights(
         }
     state = training_state(stored) - variables.keys()
     stored = {name: shape for name, shape in stored.items() if name not in state}
-    _check_fit(prefix, _shapes(variables), stored)
+    _check_fit(prefix, variables, stored)
     restored = sorted(variables.keys() & stored.keys())
     _assign(variables, prefix, source.read(restored))
     new = variables.keys() - stored.keys()
@@ -172,7 +172,7 @@ def restore_training_state(state: Any, prefix: str) -> None:
     stored, extra = shapes(prefix), state.extra_variables
     slots = _named_slots(state.optimizer)
     present = {name: variable for name, variable in slots.items() if name in stored}
-    _check_fit(prefix, _shapes(present), stored)
+    _check_fit(prefix, present, stored)
     _assign(present, prefix, read(prefix, present))
     state.optimizer.iterations.assign(step_of(prefix))
     for name, value in read(prefix, extra.keys() & stored.keys()):
@@ -220,10 +220,6 @@ def named_variables(model: keras.Model) -> dict[str, keras.Variable]:
     return {re.sub(f"^{re.escape(scope)}", _ENCODER_SCOPE, checkpoint_name(v)): v for v in floats}
 
 
-def _shapes(variables: Mapping[str, keras.Variable]) -> dict[str, list[int]]:
-    return {name: list(variable.shape) for name, variable in variables.items()}
-
-
 def training_state(shapes: Mapping[str, Sequence[int]]) -> set[str]:
     """Returns the names of what is no weight: slots and averages, and scalars such as the step.
 
@@ -260,8 +256,11 @@ def _group(name: str) -> str:
     return name[: match.start()] if match else "/".join(name.split("/")[:2])
 
 
-def _check_fit(prefix: str, expected: dict[str, list[int]], stored: dict[str, list[int]]) -> None:
+def _check_fit(
+    prefix: str, variables: Mapping[str, keras.Variable], stored: dict[str, list[int]]
+) -> None:
     """Raises a UserError if shapes differ, or `stored` lacks encoder variables or all variables."""
+    expected = {name: list(variable.shape) for name, variable in variables.items()}
     reshaped = [name for name in expected if stored.get(name, expected[name]) != expected[name]]
     absent = [name for name in expected if name not in stored and name not in POOLER]
     is_unrelated = len(absent) == len(expected.keys() - {*POOLER})

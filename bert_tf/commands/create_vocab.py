@@ -21,7 +21,7 @@ from bert_tf.tokenization import BasicTokenizer
 _UNUSED_BEFORE_SPECIAL = 99
 _SPECIAL_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
-_BATCH_LINES = 1000
+_NUM_CHECKED = 1000  # lines of each file
 # Tolerated fraction of the text's characters that have no token.
 _MAX_MISSING = 0.005
 # Minimum fraction of the text's words whose characters must all fit into the vocabulary.
@@ -75,13 +75,12 @@ def count_words(paths: Sequence[str], tokenizer: BasicTokenizer) -> Counter[str]
     counts: Counter[str] = Counter()
     with bar(len(paths), "files") as progress:
         for path in paths:
-            lines = iter(files.read_lines(path))
-            first_lines = [*itertools.islice(lines, _BATCH_LINES)]
+            lines = files.read_lines(path)
+            first_lines = [*itertools.islice(lines, _NUM_CHECKED)]
             for problem in check_lines(path, first_lines):
                 warn(problem, at=path)
-            lines = itertools.chain(first_lines, lines)
-            while batch := list(itertools.islice(lines, _BATCH_LINES)):
-                counts.update(tokenizer.tokenize("\n".join(batch)))
+            for line in itertools.chain(first_lines, lines):
+                counts.update(tokenizer.tokenize(line))
             progress.update()
     return counts
 
@@ -125,10 +124,7 @@ def learn(
 def _find_missing_characters(
     counts: Mapping[str, int], tokens: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Returns (token, count) for characters without a token, most frequent first.
-
-    The tokens of characters inside words have `##`.
-    """
+    """Returns (token, count) for characters without a token, most frequent first; `##` in words."""
     char_counts: Counter[str] = Counter()
     for word, count in counts.items():
         char_counts.update({f"##{char}" if i else char: count for i, char in enumerate(word)})

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import re
 import shlex
@@ -17,8 +16,6 @@ from bert_tf.base import file_names, files, locks
 from bert_tf.base.errors import UserError, counted, note
 from bert_tf.base.extras import import_extra
 from bert_tf.options.declare import DEVICES, Options, option
-
-_logger = logging.getLogger(__name__)
 
 # Name of the file that says how the results in a folder were made.
 _PLAN = "shards.json"
@@ -85,10 +82,7 @@ def for_each_on_beam(
 
 @contextlib.contextmanager
 def _stop_with_worker() -> Iterator[None]:
-    """Raises a RuntimeError if a process of the direct runner dies: Beam would wait for it.
-
-    Beam only raises an error in a thread, whereas the main thread waits for a lock.
-    """
+    """Raises a RuntimeError if a process of the direct runner dies: Beam would wait for a lock."""
     main_thread = threading.main_thread()
     if threading.current_thread() is not main_thread or not hasattr(signal, "SIGUSR1"):
         yield
@@ -162,4 +156,4 @@ def _check_plan(folder: str, settings: Any, stamps: dict[str, Any]) -> None:
         which = "another model or other flags" if is_other else f"other input files ({changed[0]})"
         raise UserError(f"{folder} has results of {which}: pass another --output_file")
     plan = {"settings": settings, "files": {**known, **stamps}}
-    files.write_text(path, json.dumps(plan, indent=1) + "\n")
+    files.write_json(path, plan)

@@ -131,7 +131,11 @@ def _read_data_set(options: MatchOptions, split: str, scored: bool) -> Matches:
     if task == BEIR or (task == MS_MARCO and os.path.basename(path).startswith("qrels")):
         folder = os.path.dirname(path)
         texts = relevance.read_collection([folder, os.path.dirname(folder)])
-        matches = list(_read_judged(path, split, *texts))
+        queries, documents = texts
+        judged = relevance.read_qrels(path, queries, documents)
+        # A passage that was judged not relevant is nothing to train on.
+        used = ((q, d, score) for q, d, score in judged if score or split != "train")
+        matches = [Match(queries[q], documents[d], (), score) for q, d, score in used]
     elif task == SQUAD:
         matches = collect(_read_squad(path))
     elif "label" in options.columns(split):
@@ -256,12 +260,3 @@ def _read_squad(path: str) -> Iterator[Match]:
                 yield Match(question["question"].strip(), text)
     except (KeyError, TypeError, AttributeError):
         raise UserError(f"{path} does not have the format of SQuAD") from None
-
-
-def _read_judged(
-    path: str, split: str, queries: Mapping[str, str], documents: Mapping[str, str]
-) -> Iterator[Match]:
-    for query, document, score in relevance.read_qrels(path, queries, documents):
-        # A passage that was judged not relevant is nothing to train on.
-        if score or split != "train":
-            yield Match(queries[query], documents[document], (), score)

@@ -18,8 +18,6 @@ CORRELATIONS = ("spearman", "pearson")
 RANKING = ("mrr@10", "ndcg@10", "map", "recall@1", "recall@10", "recall@100")
 # Number of similarities that are computed at once.
 _MAX_SCORES = 1 << 26
-# The ranks of more relevant passages are found by sorting all passages, which is then faster.
-_MAX_COUNTED = 100
 
 
 def correlations(
@@ -150,13 +148,9 @@ def _query_metrics(scores: np.ndarray, relevant: np.ndarray, gains: np.ndarray) 
 
     `gains` are those of `relevant`, the indexes of passages with a score, and then of the others.
     """
-    if len(relevant) > _MAX_COUNTED:
-        num_before = np.argsort(np.argsort(-scores, kind="stable"))[relevant]
-    else:
-        pairs = ((scores > scores[i], scores[:i] == scores[i]) for i in relevant)
-        num_before = np.array([sum(map(np.count_nonzero, pair)) for pair in pairs])
+    before = ((scores > scores[i], scores[:i] == scores[i]) for i in relevant)
     ranks = np.full(len(gains), np.inf)
-    ranks[: len(relevant)] = 1 + num_before
+    ranks[: len(relevant)] = [1 + sum(map(np.count_nonzero, pair)) for pair in before]
     order = np.argsort(ranks)
     ranks, gains = ranks[order], gains[order]
     ideal = np.sort(gains)[::-1][:10] / np.log2(np.arange(2, 2 + min(10, len(gains))))

@@ -1,7 +1,6 @@
 """Writes and reads TFRecord files, whose records are described by `Feature`s."""
 
 import contextlib
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -86,8 +85,7 @@ def write_stats(path: str, key: str, stats: Mapping[str, Any]) -> None:
     """Stores the statistics and the key of a record file that was just written."""
     entry = {"key": key, "stamp": files.size_and_mtime(path), "about": stats}
     entries = {**_read_manifest(path), os.path.basename(path): entry}
-    text = json.dumps(entries, indent=1) + "\n"
-    files.write_text(os.path.join(os.path.dirname(path), _MANIFEST), text)
+    files.write_json(os.path.join(os.path.dirname(path), _MANIFEST), entries)
 
 
 def _read_manifest(path: str) -> dict[str, Any]:

@@ -42,14 +42,10 @@ class SplitFileOptions(Options, affects=DATA | PATH):
         None, "File to make predictions for; by default test.tsv or similar.", new=True
     )
 
-    @property
-    def names_files(self) -> bool:
-        """Whether any file is passed."""
-        return bool(self.train_file or self.eval_file or self.predict_file)
-
     def _not_needed(self) -> set[str]:
         others: set[str] = super()._not_needed()  # type: ignore[misc]  # of a class beside this one
-        return others | ({"data_dir"} if self.names_files else set())
+        names_files = self.train_file or self.eval_file or self.predict_file
+        return others | ({"data_dir"} if names_files else set())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ def open_model(
     num_rows: int = 0,
     lengths: Any = None,
     schema: Schema = NO_SCHEMA,
+    checkpoint: str | None = None,
+    cache_suffix: str = "",
     one_thread: bool = False,
     grow: bool = True,
     **export: Any,
@@ -45,19 +47,25 @@ def open_model(
             called if there is an export.
         fetch: (outputs, batch) -> arrays [B, ...] to return.
         features: inputs of the model and of `fetch`.
-        options: `engine`, `precision` and devices.
+        options: `engine`, `precision`, devices and `bert_config_file`.
         batch_size: number of rows in a batch.
         devices: the devices of a run; by default, those that `options` says, in one process.
         num_rows: number of rows to expect; 0 if unknown, as in a `Predictor`: XLA, if used, then
             compiles everything now.
         lengths: their `Lengths`, if known.
         schema: that of the task, for an export.
+        checkpoint: the checkpoint of the model, if it is loaded; else `folder` stands for it.
+        cache_suffix: the model is exported to the subfolder `<engine><cache_suffix>`.
         one_thread: see `training.open_devices`.
         grow: see `RowBatches`.
-        export: further arguments of `find_exported_model`.
+        export: further arguments of `export_folder`.
+
+    Raises:
+        UserError: an exported folder has a different precision, or the export fails.
     """
     if options.engine != "tensorflow":
-        path = find_exported_model(folder, options, lambda: get_model(None), schema, **export)
+        subfolder = options.engine + cache_suffix
+        path = _exported_model(folder, subfolder, options, get_model, schema, checkpoint, **export)
         return ExportedModel(path, fetch, features, batch_size)
     from bert_tf import training
 
@@ -89,30 +97,18 @@ def loaded(build: Callable[..., Any], load: Callable[[Any], object]) -> Callable
     return get_model
 
 
-def find_exported_model(
+def _exported_model(
     folder: RunFolder,
+    subfolder: str,
     options: Any,
-    load_model: Callable[[], Any],
-    schema: Schema = NO_SCHEMA,
-    checkpoint: str | None = None,
-    cache_suffix: str = "",
+    get_model: Callable[[Any], Any],
+    schema: Schema,
+    checkpoint: str | None,
     **kwargs: Any,
 ) -> str:
-    """Returns the path of a model file for `options.engine`, and exports the model if necessary.
+    """Returns the path of the exported model in a folder, or in `subfolder`, which it may write.
 
-    Args:
-        folder: an exported folder, or the folder of the checkpoint. In the latter case, the export
-            is written to a subfolder, and reused while checkpoint, configuration and precision are
-            the same.
-        options: `engine`, `precision` and `bert_config_file` of the model.
-        load_model: returns the model with the weights of the checkpoint.
-        schema: that of the task.
-        checkpoint: the checkpoint of the model, if it is loaded; else `folder` stands for it.
-        cache_suffix: the subfolder is named `<engine><cache_suffix>`.
-        kwargs: further arguments of `export_folder`.
-
-    Raises:
-        UserError: an exported folder has a different precision, or the export fails.
+    The latter is reused while checkpoint, configuration and precision are the same.
     """
     engine, precision, path = options.engine, options.precision, folder.path or "."
     if is_exported(path, engine):
@@ -120,7 +116,7 @@ def find_exported_model(
         exported_precision = folder.entry("precision") or precision
         require_exported_with(exported, "precision", exported_precision, precision)
         return exported
-    cache = RunFolder(os.path.join(path, engine + cache_suffix))
+    cache = RunFolder(os.path.join(path, subfolder))
     prefix = checkpoint or folder.model or folder.checkpoint(check=False)
     entries = {"precision": precision, "checkpoint_id": checkpoint_id(path, prefix, options)}
     model_file = cache.file(MODEL_FILES[engine])
@@ -130,7 +126,7 @@ def find_exported_model(
         note(f"Exporting the model to {model_file}")
         contents = run_metadata.model_files(options, schema, **entries)
         kwargs |= {"format": engine, "precision": precision}
-        export_folder(load_model(), options, cache.path, contents, schema.labels, **kwargs)
+        export_folder(get_model(None), options, cache.path, contents, schema.labels, **kwargs)
     elif not checkpoint:
         folder.log_progress()
     return model_file

@@ -35,9 +35,8 @@ def export_task(
         warn(task.traits.export_note)
     features = [f for f in task.features("predict") if f.name in model.input_names]
     takes_texts = tuple(features) == sequence_features(options.max_seq_length)
-    has_texts = text_input and takes_texts and task.traits.exports_texts
     text_inputs = None
-    if has_texts:
+    if text_input and takes_texts and task.traits.exports_texts:
         text_inputs = modules.TextInputs(options.tokenizer(), options.max_seq_length)
     with new_version(export_dir, model_files(options, task.schema)) as (folder, assets, version):
         variants = {folder: text_inputs}

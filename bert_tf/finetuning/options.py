@@ -131,6 +131,12 @@ class FineTuningOptions(ModelOptions, TrainingOptions, EngineOptions, affects=RU
         """Whether the dev set is evaluated."""
         return self.do_eval or bool(self.eval_every)
 
+    @property
+    def read_splits(self) -> list[str]:
+        """The splits whose examples are read, training first."""
+        reads = {"train": self.do_train, "eval": self.evaluates, "predict": self.do_predict}
+        return [split for split, is_read in reads.items() if is_read]
+
     def ignored_flag_warnings(self) -> list[str]:
         """Returns a warning for each flag that was set but has no effect."""
         warnings = super().ignored_flag_warnings()

@@ -111,10 +111,9 @@ class FineTuningRun(TrainingRun):
     def prepare(self) -> Plan:
         """Reads all splits and checks them against each other and against earlier runs."""
         task, options = self.task, self.options
-        labeled_splits = ["train"] * options.do_train + ["eval"] * options.evaluates
         # Read every split first, so that invalid data raise errors before training.
-        read_splits = [*labeled_splits, *[options.predict_split] * options.do_predict]
-        self.splits.check(*read_splits)
+        splits = [options.predict_split if x == "predict" else x for x in options.read_splits]
+        self.splits.check(*splits)
         self._compare_splits()
         training_data = self.splits.digest("train")[1] if options.do_train else ""
         continues = check_resumed(options, training_data)

@@ -97,8 +97,7 @@ def give_schema(task: Any) -> Any:
     `labels.txt` or no split is read; otherwise, that of the first split.
     """
     options, folder = task.options, RunFolder.used_by(task.options)
-    reads = {"train": options.do_train, "eval": options.evaluates, "predict": options.do_predict}
-    splits = [split for split, is_read in reads.items() if is_read]
+    splits = options.read_splits
     if not options.do_train and (folder.find(LABELS) or not splits):
         task.schema = task.infer_schema(folder)
         return task

@@ -150,12 +150,14 @@ class ConfiguredModel(keras.Model):
 
     def predict(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Predicts as Keras does, after the same check."""
-        self._check_arrays(x)
+        self._check(x)
         return super().predict(x, *args, **kwargs)
 
-    def _check(self, x: Any, y: Any) -> None:
-        """Checks inputs and labels."""
-        self._check_arrays(x)
+    def _check(self, x: Any, y: Any = None) -> None:
+        # A compiled step cannot check values, and would ignore segments out of range. For texts,
+        # Keras' own errors are about dtypes.
+        if isinstance(x, dict | list | tuple | str) or hasattr(x, "dtype"):
+            check_inputs(x, self.config, self.input_rank)
         first = next(iter(y), None) if isinstance(y, list) or hasattr(y, "dtype") else None
         count = getattr(self, "num_labels", 1)
         is_list = isinstance(y, list) and isinstance(first, int)
@@ -163,12 +165,6 @@ class ConfiguredModel(keras.Model):
         if isinstance(first, str) or is_list or is_outside:
             expected = f"Labels must be an array of ids from 0 to {count - 1}"
             raise UserError(f"{expected}. Received: {y!r:.60}")
-
-    def _check_arrays(self, x: Any) -> None:
-        # A compiled step cannot check values, and would ignore segments out of range. For texts,
-        # Keras' own errors are about dtypes.
-        if isinstance(x, dict | list | tuple | str) or hasattr(x, "dtype"):
-            check_inputs(x, self.config, self.input_rank)
 
     def build_from_config(self, config: dict[str, Any]) -> None:
         """Does nothing: when Keras loads a saved model, the constructor has already built it."""

@@ -83,7 +83,9 @@ def read_options(script: str, argv: Sequence[str]) -> Any:
             print(help_text(entry, program), flush=True)
         sys.exit(0)
     options = parse(entry.options_class, argv)
-    _set_up_logging(getattr(options, "verbose_logging", False))
+    log.addHandler(LogHandler())
+    log.setLevel(logging.DEBUG if getattr(options, "verbose_logging", False) else logging.INFO)
+    log.propagate = False
     for field in dataclasses.fields(options):
         if field.metadata["new"] and field.default is None and getattr(options, field.name) == "":
             warn(f"--{field.name} is empty")
@@ -105,20 +107,16 @@ def parse(options_class: type, argv: Sequence[str]) -> Any:
             advice = f"Did you mean --{' or --'.join(close)}? " if close else ""
             problem = f"There is no flag --{error.flagname}"
             raise UserError(problem, fix=f"{advice}--help lists all flags") from error
-        raise UserError(_reword(str(error).removeprefix("ERROR:: "))) from error
+        message = str(error).removeprefix("ERROR:: ")
+        for pattern, replacement in _ABSL_MESSAGES:
+            message = re.sub(f"^{pattern}$", replacement, message, flags=re.S)
+        raise UserError(message) from error
     if positional:
         advice = "Write flags as --name=value, with quotes around a value that has spaces"
         raise UserError(f"Unexpected argument {positional[0]!r}", fix=advice)
     names = [field.name for field in dataclasses.fields(options_class)]
     passed = [name for name in names if values[name].present]  # the others keep their `Default`
     return options_class(**{name: _check_value(name, values[name].value) for name in passed})
-
-
-def _reword(message: str) -> str:
-    for pattern, replacement in _ABSL_MESSAGES:
-        if re.fullmatch(pattern, message, re.S):
-            return re.sub(pattern, replacement, message, flags=re.S)
-    return message
 
 
 def help_text(entry: registry.Script, script: str) -> str:
@@ -224,9 +222,3 @@ class _NumberOrText(flags.ArgumentParser):
             return self._number_parser.convert(argument)
         except (TypeError, ValueError):
             return argument
-
-
-def _set_up_logging(verbose: bool) -> None:
-    log.addHandler(LogHandler())
-    log.setLevel(logging.DEBUG if verbose else logging.INFO)
-    log.propagate = False

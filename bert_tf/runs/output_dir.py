@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -111,8 +110,8 @@ def write_metrics(
     examples = counted(num_examples, unit)
     note(f"Evaluation of {examples}: {rounded}. All metrics: {path}")
     files.write_text(path, "\n".join(lines) + "\n")
-    text = json.dumps({**plain, **(extra or {})}, indent=1) + "\n"
-    files.write_text(result_path(output_dir, EVAL_RESULTS_JSON, suffix), text)
+    path = result_path(output_dir, EVAL_RESULTS_JSON, suffix)
+    files.write_json(path, {**plain, **(extra or {})})
     with contextlib.closing(Scalars(result_path(output_dir, EVAL_FOLDER, suffix))) as scalars:
         curves = {key: float(value) for key, value in metrics.items() if key != "global_step"}
         scalars.write(metrics["global_step"], curves)
@@ -138,7 +137,7 @@ def write_summary(
     best = entries[best_run]
     summary = {"mean": mean, "deviation": deviation, "best": best, "runs": entries}
     path = os.path.join(output_dir, RUNS)
-    files.write_text(path, json.dumps(summary, indent=1) + "\n")
+    files.write_json(path, summary)
     for name, column in zip(metrics[0], table.T, strict=True):
         if name != "global_step":
             values = ", ".join(f"{value:.4f}" for value in column)

@@ -15,8 +15,6 @@ from bert_tf.data.features import Feature
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.graph import GraphTokenizer
 
-INPUTS = ("input_ids", "input_mask", "segment_ids")
-
 Inputs = dict[str, Any]
 
 # Type checkers do not know the class methods of tf.RaggedTensor.
@@ -132,7 +130,7 @@ def save_encoder(folder: str, model: keras.Model, vocab_path: str, do_lower_case
     @tf.function
     def call(inputs: Inputs, training: bool = False) -> dict[str, Any]:
         values = [inputs[name] for name in ENCODER_INPUTS]
-        outputs = model(dict(zip(INPUTS, values, strict=True)), training=training)
+        outputs = model(dict(zip(model.input_names, values, strict=True)), training=training)
         return {
             "pooled_output": outputs["pooled_output"],
             "sequence_output": outputs["sequence_output"],
@@ -172,7 +170,7 @@ def save_preprocessor(
         b = segments[1] if len(segments) > 1 else None
         ids = (text_inputs.cls_id, text_inputs.sep_id)
         packed = pack(segments[0], b, seq_length, *ids, pad_to_max=True)
-        return dict(zip(ENCODER_INPUTS, (packed[name] for name in INPUTS), strict=True))
+        return dict(zip(ENCODER_INPUTS, packed.values(), strict=True))
 
     module.bert_pack_inputs = pack_inputs
     ids = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)

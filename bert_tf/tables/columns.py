@@ -55,9 +55,8 @@ def read_cells(
         _warn_of_names([row for row in rows_ahead if len(row.cells) == len(first.cells)], positions)
     num_used = sum(len(positions_in(position)) for position in positions.values())
     repeated: Where | None = None
-    for index, row in enumerate(_require_layout(rows, first, num_used)):
-        if index == 0 and is_header:
-            continue
+    rows = _require_layout(rows, first, num_used)
+    for row in itertools.islice(rows, int(is_header), None):  # without the header
         if is_header and row.cells == first.cells:
             repeated = repeated or row.place
         yield row.place, {purpose: cell(row, purpose, at) for purpose, at in positions.items()}

@@ -13,7 +13,7 @@ import itertools
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NoReturn, TypeVar
 
 from bert_tf.base import files
@@ -224,29 +224,29 @@ class BasicTokenizer:
         """Returns a character as `(?i)` sees it: normalized, but punctuation is not yet a word."""
         return char if is_punctuation(char) else self._normalize(char)
 
-    def split(self, text: str) -> list[str]:
-        """Splits a text at special tokens, which have the odd indices of the result."""
+    def split(self, text: str) -> Iterator[tuple[str, str | None]]:
+        """Splits a text at special tokens; yields each part, and which of them it is, if any."""
         exact, folded = self.special_forms
-        parts = self._patterns[0].split(text) if exact else [text]
-        if folded:
-            found = ([x] if i % 2 else self._split_folded(x) for i, x in enumerate(parts))
-            parts = [x for split in found for x in split]
-        return parts
+        for index, part in enumerate(self._patterns[0].split(text) if exact else [text]):
+            if index % 2:
+                yield part, exact[part]
+            elif folded:
+                yield from self._split_folded(part)
+            else:
+                yield part, None
 
-    def _split_folded(self, text: str) -> list[str]:
+    def _split_folded(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Like `split`, for the tokens that are found in any spelling."""
         chars = [self._folds[ord(char)] for char in text]
         # The index in `text` of each character of the folded text.
         sources = [i for i, char in enumerate(chars) for _ in char] + [len(text)]
-        ends = [0]
+        last = 0
         for found in self._patterns[1].finditer("".join(chars)):
-            ends += [sources[found.start()], sources[found.end()]]
-        return [text[start:end] for start, end in zip(ends, [*ends[1:], len(text)], strict=True)]
-
-    def token_of(self, found: str) -> str:
-        """Returns the special token of an odd part of `split`."""
-        exact, folded = self.special_forms
-        return exact.get(found) or folded[found.translate(self._folds)]
+            start, end = sources[found.start()], sources[found.end()]
+            yield text[last:start], None
+            yield text[start:end], self.special_forms[1][found[0]]
+            last = end
+        yield text[last:], None
 
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the words of a text; as in the original, `[MASK]` becomes `[`, `mask`, `]`."""
@@ -254,12 +254,8 @@ class BasicTokenizer:
 
     def normalize(self, text: str) -> str:
         """Cleans a text, and separates its words with whitespace; see `tokenize`."""
-        if not self.special_tokens:
-            return self._normalize(text)
-        parts = enumerate(self.split(text))
-        return "".join(
-            f" {self.token_of(part)} " if i % 2 else self._normalize(part) for i, part in parts
-        )
+        parts = self.split(text)
+        return "".join(f" {token} " if token else self._normalize(part) for part, token in parts)
 
     def _normalize(self, text: str) -> str:
         if self.pretokenized:
@@ -367,9 +363,9 @@ class FullTokenizer(ExplainsNames):
     def tokenize(self, text: str | bytes) -> list[str]:
         """Returns the WordPiece tokens of a text, as in the original."""
         basic, tokens = self.basic_tokenizer, []
-        for index, part in enumerate(basic.split(convert_to_unicode(text))):
-            if index % 2:
-                tokens.append(basic.token_of(part))
+        for part, token in basic.split(convert_to_unicode(text)):
+            if token:
+                tokens.append(token)
             else:
                 tokens += self.wordpiece_tokenizer.tokenize(basic.normalize(part))
         return tokens

@@ -22,7 +22,7 @@ from bert_tf import lint
 from bert_tf.base.errors import counted, excerpt
 from bert_tf.tokenization import BasicTokenizer, FullTokenizer, convert_to_unicode
 from bert_tf.tokenization.fast_wordpiece import MAX_WORD_CHARS, UNKNOWN, try_build, vocab_lines
-from bert_tf.tokenization.ragged_ids import RaggedIds, enumerate_groups
+from bert_tf.tokenization.ragged_ids import RaggedIds
 
 _BLOCK_SIZE = 256
 _NUM_CODE_POINTS = 0x110000
@@ -138,8 +138,8 @@ class _NormalizedTexts:
     strings: list[str]  # normalized texts; "" for texts that need the reference
     needs_reference: np.ndarray  # bool [B]; whether only the reference tokenizes a text correctly
     codes: np.ndarray  # uint32 [M]; code points of all normalized texts
-    counts: np.ndarray  # uint8 [N]; number of code points that each original character became
-    text_splits: np.ndarray  # int64 [B + 1]; start and end of each original text in `counts`
+    offsets: np.ndarray  # int64 [N + 1]; start and end, in `codes`, of each original character
+    text_splits: np.ndarray  # int64 [B + 1]; start and end of each text in original characters
 
 
 class BatchTokenizer:
@@ -198,21 +198,18 @@ class BatchTokenizer:
 
     def _encode_parts(self, texts: Sequence[str], with_spans: bool) -> RaggedIds:
         """Encodes what is between special tokens, and joins the parts of each text."""
-        split = self.reference.basic_tokenizer.split
-        parts_of_texts = [split(text) for text in texts]
+        parts_of_texts = [[*self.reference.basic_tokenizer.split(text)] for text in texts]
         counts = np.array([len(parts) for parts in parts_of_texts])
-        is_token = enumerate_groups(counts)[1] % 2 == 1
         parts = [part for parts in parts_of_texts for part in parts]
-        others = self._encode(list(itertools.compress(parts, ~is_token)), with_spans)
-        tokens = list(itertools.compress(parts, is_token))
-        token_of = self.reference.basic_tokenizer.token_of
-        ids = [[self.reference.vocab[token_of(token)]] for token in tokens]
-        spans = [[(0, len(token))] for token in tokens] if with_spans else None
+        others = self._encode([part for part, token in parts if not token], with_spans)
+        ids = [[self.reference.vocab[token]] for _, token in parts if token]
+        spans = [[(0, len(part))] for part, token in parts if token] if with_spans else None
+        is_token = np.array([bool(token) for _, token in parts])
         order = np.argsort(np.concatenate([np.flatnonzero(~is_token), np.flatnonzero(is_token)]))
         joined = RaggedIds.concatenate([others, RaggedIds.from_lists(ids, spans)]).take(order)
         first_parts = np.concatenate([[0], np.cumsum(counts)])
         if with_spans:
-            starts = np.concatenate([[0], np.cumsum([len(part) for part in parts])])
+            starts = np.concatenate([[0], np.cumsum([len(part) for part, _ in parts])])
             shift = starts[:-1] - np.repeat(starts[first_parts[:-1]], counts)
             joined.spans[:] += np.repeat(shift, joined.lengths)[:, None].astype(np.int32)
         return RaggedIds(joined.ids, joined.row_splits[first_parts], joined.spans)
@@ -292,7 +289,7 @@ class BatchTokenizer:
             needs_reference[np.searchsorted(splits, starts[is_long], "right") - 1] = True
         for row in np.flatnonzero(needs_reference).tolist():
             strings[row] = ""
-        return _NormalizedTexts(strings, needs_reference, codes, counts, splits)
+        return _NormalizedTexts(strings, needs_reference, codes, offsets, splits)
 
 
 def encode_words(
@@ -321,9 +318,8 @@ def _to_char_spans(
     sizes = 1 + (texts.codes >= 0x80) + (texts.codes >= 0x800) + (texts.codes >= 0x10000)
     byte_ends = np.cumsum(sizes)  # [M]
     # [M]: for each normalized character, the index of the original character it comes from.
-    sources = np.repeat(np.arange(len(texts.counts)), texts.counts)
-    char_offsets = np.concatenate([[0], np.cumsum(texts.counts, dtype=np.int64)])
-    text_bytes = np.concatenate([[0], byte_ends])[char_offsets[texts.text_splits[rows]]]
+    sources = np.repeat(np.arange(len(texts.offsets) - 1), np.diff(texts.offsets))
+    text_bytes = np.concatenate([[0], byte_ends])[texts.offsets[texts.text_splits[rows]]]
     first_chars = sources[np.searchsorted(byte_ends, text_bytes + starts, "right")]
     last_chars = sources[np.searchsorted(byte_ends, text_bytes + ends - 1, "right")]
     spans = np.stack([first_chars, last_chars + 1], axis=1) - texts.text_splits[rows, None]
@@ -349,11 +345,8 @@ def tokenize_with_offsets(
     tokens: list[str] = []
     spans: list[tuple[int, int]] = []
     offset = 0
-    for index, part in enumerate(tokenizer.basic_tokenizer.split(convert_to_unicode(text))):
-        if index % 2:
-            found = [tokenizer.basic_tokenizer.token_of(part)], [(0, len(part))]
-        else:
-            found = _tokenize_part(tokenizer, part)
+    for part, token in tokenizer.basic_tokenizer.split(convert_to_unicode(text)):
+        found = ([token], [(0, len(part))]) if token else _tokenize_part(tokenizer, part)
         tokens += found[0]
         spans += [(start + offset, end + offset) for start, end in found[1]]
         offset += len(part)
@@ -423,7 +416,10 @@ def find_problems(
         yield from lint.values("word", words)
         yield from lint.few_distinct("word", lint.sample(words))
     # Special tokens are no words.
-    rows = [[" ".join(basic.split(text)[::2]) for text in example] for example in examples]
+    rows = [
+        [" ".join(part for part, token in basic.split(text) if not token) for text in example]
+        for example in examples
+    ]
     texts = [" ".join(row) for row in rows]
     if not are_words:
         yield from lint.values("text", [row[0] for row in rows if row])

@@ -14,26 +14,20 @@ from bert_tf.tokenization import is_control, is_punctuation
 # Fixed settings of `FullTokenizer`: longer words become the unknown token.
 UNKNOWN = "[UNK]"
 MAX_WORD_CHARS = 200
-# FastWordpieceTokenizer limits bytes, not characters, of which each has at most 4 bytes in UTF-8.
-MAX_WORD_BYTES = 4 * MAX_WORD_CHARS
-# A word that certainly becomes `UNKNOWN`, because it is too long.
-TOO_LONG_WORD = "a" * (MAX_WORD_BYTES + 1)
 
 
-def vocab_lines(vocab: dict[str, int], pretokenized: bool = False) -> list[str]:
+def vocab_lines(vocab: dict[str, int]) -> list[str]:
     """Lists a vocabulary by id, for the compiled tokenizer.
 
     Placeholders replace pieces that cannot be in a normalized word, and fill the ids of duplicate
     tokens, of which only the last counts. They never match, because normalization splits words at
-    brackets. In texts that are already split into words, all pieces can match.
+    brackets.
     """
     lines = [f"[{index}]" for index in range(max(vocab.values(), default=-1) + 1)]
     for token, index in vocab.items():
         body = token.removeprefix("##")
         is_single = len(token) == 1 or token == UNKNOWN
-        if body and (
-            pretokenized or is_single or body.isalnum() or not any(map(_cannot_be_in_word, body))
-        ):
+        if body and (is_single or body.isalnum() or not any(map(_cannot_be_in_word, body))):
             lines[index] = token
     return lines
 
@@ -56,26 +50,20 @@ def tensorflow_text() -> Any:
     return tensorflow_text
 
 
-def build_wordpiece(lines: Sequence[str], **options: Any) -> Any:
-    """Builds the compiled tokenizer of a vocabulary, see `vocab_lines`.
-
-    Raises a RuntimeError if the vocabulary is empty or a piece has more than 256 bytes.
-    """
-    import tensorflow as tf
-
-    return tensorflow_text().FastWordpieceTokenizer(
-        vocab=list(lines),
-        token_out_type=tf.int32,
-        unknown_token=UNKNOWN,
-        max_bytes_per_word=MAX_WORD_BYTES,
-        **options,
-    )
-
-
 def try_build(lines: Sequence[str]) -> Any:
     """Builds the compiled tokenizer of a vocabulary; warns and returns None if that fails."""
+    import tensorflow as tf
+
+    if not (text := tensorflow_text()):
+        return None
     try:
-        return build_wordpiece(lines) if tensorflow_text() else None
-    except RuntimeError as error:
+        return text.FastWordpieceTokenizer(
+            vocab=list(lines),
+            token_out_type=tf.int32,
+            unknown_token=UNKNOWN,
+            # Limits bytes, not characters, of which each has at most 4 bytes in UTF-8.
+            max_bytes_per_word=4 * MAX_WORD_CHARS,
+        )
+    except RuntimeError as error:  # no vocabulary, or a piece of more than 256 bytes
         warn(f"Tokenizing in Python, because the vocabulary is unusual: {reason(error)}")
         return None

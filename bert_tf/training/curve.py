@@ -94,8 +94,6 @@ class TrainingCurve:
 
 def read_table(path: str) -> list[tuple[int, float, float]]:
     """Returns step, loss and learning rate of each row; [] without a valid file."""
-    if not files.exists(path):
-        return []
     try:
         lines = [line.split("\t") for line in files.read_lines(path)][1:]
         return [(int(step), float(loss), float(rate)) for step, loss, rate in lines]

@@ -36,9 +36,8 @@ def explained_errors(workers: int = 1) -> Iterator[None]:
     try:
         yield
     except tf.errors.OpError as error:
-        is_exhausted = isinstance(error, tf.errors.ResourceExhaustedError)
         cause = reason(error)
-        if is_exhausted and "No space left" in cause:
+        if isinstance(error, tf.errors.ResourceExhaustedError) and "No space left" in cause:
             raise UserError(f"The disk is full: {cause}") from error
         for error_type, explanation in _EXPLANATIONS.items():
             if isinstance(error, error_type):

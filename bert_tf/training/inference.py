@@ -11,8 +11,9 @@ from bert_tf.data.features import Feature
 from bert_tf.inference.row_batches import Fetch, RowBatches, Rows, checked
 from bert_tf.training.devices import Devices
 from bert_tf.training.explained_errors import explained_errors
+from bert_tf.training.loss import Batch, gather
 from bert_tf.training.precision import assign_cast, cast_once
-from bert_tf.training.step import Batch, compile_for_replicas
+from bert_tf.training.step import compile_for_replicas
 
 
 class Inference(RowBatches):
@@ -78,7 +79,7 @@ class Inference(RowBatches):
     def _trace(self, model: keras.Model, fetch: Fetch) -> Any:
         """Returns a traced function that computes the outputs of all rows of a batch, in order."""
         strategy, replicas = self._devices.strategy, self._devices.replicas
-        jit_compile, batch_size = bool(self._devices.jit_compile), self._batch_size
+        jit_compile = bool(self._devices.jit_compile)
 
         def compute(batch: Batch) -> dict[str, Any]:
             return dict(fetch(model(batch, training=False), batch))
@@ -89,17 +90,10 @@ class Inference(RowBatches):
         def replica_step(batch: Batch) -> dict[str, Any]:
             if replicas == 1:
                 return compute(batch)
-            context = tf.distribute.get_replica_context()
-            size = batch_size // replicas
-            rows = context.replica_id_in_sync_group * size + tf.range(size)
+            replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+            size = self._batch_size // replicas
+            rows = replica * size + tf.range(size)
             outputs = compute({name: tf.gather(value, rows) for name, value in batch.items()})
-
-            def gather(value: Any) -> Any:
-                # The copy is for outputs that are inputs, which TensorFlow cannot gather.
-                gathered = context.all_gather(tf.identity(value), axis=0)
-                # Restore the static shape, which gathering loses.
-                return tf.ensure_shape(gathered, [batch_size, *value.shape[1:]])
-
             return {name: gather(value) for name, value in outputs.items()}
 
         step = compile_for_replicas(replica_step, strategy, jit_compile, [self._signature()])

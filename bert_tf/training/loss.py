@@ -65,13 +65,15 @@ def compute_share(
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     if replicas == 1 or loss.gathered is None:
         return loss.share(outputs, batch, totals)
-    everything = {name: _gather(value) for name, value in outputs.items()}
-    features = {name: _gather(batch[name]) for name in loss.gathered}
+    everything = {name: gather(value) for name, value in outputs.items()}
+    features = {name: gather(batch[name]) for name in loss.gathered}
     return loss.share(everything, features, totals) / float(replicas)
 
 
-def _gather(value: Any) -> Any:
-    gathered = tf.distribute.get_replica_context().all_gather(value, axis=0)
+def gather(value: Any) -> Any:
+    """Returns the rows of all replicas."""
+    # The copy is for outputs that are inputs, which TensorFlow cannot gather.
+    gathered = tf.distribute.get_replica_context().all_gather(tf.identity(value), axis=0)
     # Restores the static shape, which gathering loses.
     return tf.ensure_shape(gathered, [None, *value.shape[1:]])
 

@@ -195,29 +195,29 @@ def test_single_texts_do_not_retrace_or_leak_memory(classifier):
     assert resident_bytes() - before < 30e6
 
 
-def test_single_texts_warn_for_a_pair_model(trained, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
+def test_single_texts_warn_for_a_pair_model(trained, run_log):
     predictor = Predictor.from_output_dir(str(trained.folder / "mrpc"))
     predictor([("film", "story")])
-    assert "have one text" not in caplog.text
+    assert "have one text" not in run_log.text
     for _ in range(2):
         predictor(["film", ("film", "story")])
-    assert caplog.text.count("1 of 2 inputs has one text, but the model was trained on pai") == 1
+    assert run_log.text.count("1 of 2 inputs has one text, but the model was trained on pai") == 1
 
 
-def test_pairs_warn_for_a_single_text_model(trained, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
+def test_pairs_warn_for_a_single_text_model(trained, run_log):
     folder = trained.folder / "mrpc"
     predictor = Predictor.from_output_dir(folder, task_name="CoLA")
     predictor(["film", ("film",)])
-    assert "inputs" not in caplog.text
+    assert "inputs" not in run_log.text
     for _ in range(2):
         predictor(["film", ("film", "story"), ("film", "plot")])
-    assert caplog.text.count("2 of 3 inputs have two texts, but the model was trained on sing") == 1
-    caplog.clear()
+    assert (
+        run_log.text.count("2 of 3 inputs have two texts, but the model was trained on sing") == 1
+    )
+    run_log.clear()
     # A task module does not declare whether its inputs are pairs.
     Predictor.from_output_dir(folder, task_name=None, task_module="m.py")(["film", ("a", "b")])
-    assert "inputs" not in caplog.text
+    assert "inputs" not in run_log.text
 
 
 def test_predictions_are_thread_safe(classifier):
@@ -322,10 +322,7 @@ def test_model_id_is_rejected():
             "top is not a flag for a trained predict_masked model. Did you mean top_k?",
         ),
         ({"script": "run_ner"}, "No such file: .*labels.txt"),
-        (
-            {"script": "run_squad"},
-            r"not match this model\. Missing .*run\(SquadOptions\(do_",
-        ),
+        ({"script": "run_squad"}, r"not match this model\. Missing .*run\(SquadOptions\(do_"),
         ({"script": "run_squad", "do_eval": True}, "do_eval is not a flag .*Valid: .* more$"),
         ({"script": "run_squad", "device": "cpu"}, "device is not a flag.* CUDA_VISIBLE_DEVICES"),
         ({"script": "predict_masked", "top_k": "3"}, "top_k must be of type int. Received: '3'"),
@@ -405,25 +402,3 @@ def test_editors_see_the_names_of_the_package():
     stub = (ROOT / "bert_tf" / "__init__.pyi").read_text()
     names = re.findall(r"^from (\S+) import (\w+) as \w+$", stub, re.MULTILINE)
     assert {name: module for module, name in names} == bert_tf._MODULES
-
-
-def test_predictor_from_options(tiny):
-    flags = {name: tiny.flags[name] for name in ("vocab_file", "bert_config_file")}
-    flags |= {"init_checkpoint": tiny.checkpoint, "max_seq_length": 24, "layers": "-1"}
-    assert Predictor(ExtractionOptions(**flags))("good film").tokens == [
-        "[CLS]",
-        "good",
-        "film",
-        "[SEP]",
-    ]
-
-
-def test_options_may_be_passed_by_the_name_of_version_1_0(tiny, caplog):
-    flags = {"bert_config_file": tiny.flags["bert_config_file"], "max_seq_length": 24}
-    flags |= {"vocab_file": tiny.flags["vocab_file"], "layers": "-1", "pooling": "mean"}
-    options = ExtractionOptions(init_checkpoint=os.path.dirname(tiny.checkpoint), **flags)
-    predictor = Predictor(options=options)
-    assert "deprecated" in caplog.text
-    np.testing.assert_array_equal(
-        predictor("good film").values, Predictor(options)("good film").values
-    )

@@ -2,8 +2,6 @@
 
 import inspect
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pandas as pd
@@ -20,7 +18,7 @@ from bert_tf.api.rows import Rows, to_array
 from bert_tf.base.errors import UserError
 from bert_tf.options import ClassifierOptions
 from tests.api.test_training import CHECKPOINT, FLAGS, LABELS, TAGS, TEXTS, WORDS
-from tests.oracle import ROOT
+from tests.processes import run_python
 
 ESTIMATORS = (TextClassifier, TextRegressor, TokenClassifier)
 
@@ -166,5 +164,5 @@ def test_names_of_labels_are_those_of_the_script():
 def test_importing_the_package_does_not_import_scikit_learn():
     code = "import sys, bert_tf; from bert_tf import Predictor, run; "
     code += "print({'sklearn', 'pandas', 'tensorflow'} & {*sys.modules})"
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    result = run_python("-c", code)
     assert result.stdout.strip() == "set()", result.stderr

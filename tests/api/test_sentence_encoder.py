@@ -138,6 +138,9 @@ def test_similarities(trained):
         similarity = trained.similarity(texts, TEXTS[:2])
         assert similarity.shape == (4, 2)
         np.testing.assert_allclose(similarity, expected, atol=1e-6)
+    for other in (vectors[:, :5], vectors[0]):
+        with pytest.raises(UserError, match=r"expected vectors \[M, D\] and \[N, D\]. Received: "):
+            trained.similarity(vectors, other)
 
 
 def test_negatives_of_all_some_or_no_rows(tiny, caplog):
@@ -188,13 +191,6 @@ def test_labels_are_no_texts_that_match(tiny, run_log):
     texts, labels = [f"good {n}" for n in range(100)], ["ham", "spam"] * 50
     SentenceEncoder(str(tiny.folder), **FLAGS).fit(texts, labels, num_train_epochs=0.1)
     assert "texts: only 2 of 100 positives are distinct" in run_log.text
-
-
-def test_vectors_of_other_sizes(trained):
-    vectors = trained.encode(TEXTS)
-    for other in (vectors[:, :5], vectors[0]):
-        with pytest.raises(UserError, match=r"expected vectors \[M, D\] and \[N, D\]. Received: "):
-            trained.similarity(vectors, other)
 
 
 def test_warnings_about_texts(tiny, run_log):

@@ -127,16 +127,8 @@ def test_token_classifier_equals_the_script(tmp_path):
     assert os.path.exists(tmp_path / "kept" / "eval_results.json")
     with pytest.raises(UserError, match=r"output_dir=.*kept has a model\. .*load\("):
         tagger.fit(WORDS, TAGS, output_dir=tmp_path / "kept")
-    with pytest.raises(UserError, match=r"^text 1: 2 words, but 1 label"):
-        tagger.fit(WORDS, [TAGS[0], ["O"], *TAGS[2:]])
     with pytest.raises(UserError, match=r"^text 0: .* are not names of labels"):
         tagger.fit(WORDS[:1], [[0, 0]])
-
-
-def test_names_of_labels_that_are_numbers():
-    classifier = TextClassifier(CHECKPOINT, labels=["bad", "good"])
-    with pytest.raises(UserError, match="label '1' is not one of bad, good"):
-        classifier.fit(TEXTS, LABELS)
 
 
 def test_labels_of_another_type(trained):
@@ -288,8 +280,6 @@ def test_folders_that_are_no_trained_models(trained, tmp_path, monkeypatch):
     (tmp_path / "model.joblib").write_text("")
     with pytest.raises(UserError, match=r"No such folder: .*\(it is a file, not a folder\)"):
         TextClassifier.load(tmp_path / "model.joblib")
-    with pytest.raises(UserError, match="Received: "):
-        Predictor(trained)
     with pytest.raises(
         UserError, match=r"no run\.json\. .*TextClassifier\.from_check.*Predictor\("
     ):
@@ -468,12 +458,7 @@ def test_unicode():
         ("good", [1], {}, "expected texts as a list.* Received: str"),
         (scipy.sparse.eye(2), [0, 1], {}, "expected texts as a list.* Received: "),
         (("a", "b"), [0], {}, r"Is this a pair, or two texts\? Pass a list: \[\(a, b\)\]"),
-        (
-            pd.DataFrame(dict.fromkeys("abc", TEXTS)),
-            LABELS,
-            {},
-            "The table has 3 columns",
-        ),
+        (pd.DataFrame(dict.fromkeys("abc", TEXTS)), LABELS, {}, "The table has 3 columns"),
         (TEXTS, None, {}, "expected labels as a list.* Received: NoneType"),
         (TEXTS, LABELS[1:], {}, "Texts and labels differ in number: one has only 23"),
         ([], [], {}, "There are no texts"),
@@ -482,12 +467,7 @@ def test_unicode():
         (["a", "b"], [0, None], {}, "text 1: the label must be a string or .*: 'null'"),
         (["a", ("b", "c", "d")], [0, 1], {}, r"text 1: expected a string, or a pair .*: \('b'"),
         ([{"text": "a"}], [0], {}, r"text 0: expected a string, or a pair .*: \{'text': 'a'"),
-        (
-            (TEXTS, TEXTS),
-            LABELS,
-            {},
-            r"text 0: expected a string, or a pair",
-        ),
+        ((TEXTS, TEXTS), LABELS, {}, r"text 0: expected a string, or a pair"),
         (["a", ("b", "c")], [0, 1], {}, "text 1: a pair, unlike the others"),
         (["a", "b"], [0, object()], {}, "text 1: a value of type object: .* Convert it to a"),
         ([b"a", b"b"], [0, 1], {}, "text 0: a value of type bytes: b'a'"),

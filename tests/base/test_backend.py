@@ -4,8 +4,6 @@ import copy
 import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -13,7 +11,7 @@ import tensorflow as tf
 from bert_tf.api.predictor import Predictor
 from bert_tf.base.errors import UserError
 from bert_tf.options import ExtractionOptions
-from tests.oracle import ROOT
+from tests.processes import run_python
 
 _loaded = {}
 
@@ -68,12 +66,7 @@ def _in_scope(use):
 
 
 @pytest.mark.parametrize(
-    ("context", "use"),
-    [
-        (_in_function, _load),
-        (_in_graph, _predict),
-        (_in_scope, _load),
-    ],
+    ("context", "use"), [(_in_function, _load), (_in_graph, _predict), (_in_scope, _load)]
 )
 def test_models_need_eager_execution(context, use):
     with pytest.raises(UserError, match="needs eager execution"):
@@ -86,13 +79,7 @@ def test_loaded_model_works_inside_a_strategy_scope():
 
 
 def _run(program, **environment):
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-    )
+    result = run_python("-c", program, **environment)
     assert result.returncode == 0, result.stderr
     return result.stdout.split()
 
@@ -115,9 +102,7 @@ _PRINT_BACKEND = "\nimport keras; print(keras.config.backend())"
     ],
 )
 def test_tensorflow_log_is_hidden(program):
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
-    )
+    result = run_python("-c", program)
     assert (result.returncode, result.stderr) == (0, "")
 
 

@@ -17,6 +17,7 @@ from bert_tf.base import file_names, files
 from bert_tf.base.errors import UserError
 from bert_tf.config import BertConfig
 from tests.oracle import ROOT
+from tests.processes import run_python
 
 
 @settings(max_examples=60, deadline=None)
@@ -120,9 +121,9 @@ def test_web_addresses_are_rejected(path):
 
 def test_tensorflow_is_imported_without_its_log():
     code = "from bert_tf.base import files; files.make_dirs('ram://a'); files.exists('s3://a')"
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "bert_tf.base.errors.UserError: Cannot look for s3://a" in process.stderr
-    assert "I0000" not in process.stderr
+    stderr = run_python("-c", code).stderr
+    assert "bert_tf.base.errors.UserError: Cannot look for s3://a" in stderr
+    assert "I0000" not in stderr
 
 
 def test_remote_file_systems_use_tensorflow():
@@ -273,13 +274,13 @@ def test_device_files_are_written_in_place(tmp_path):
     """Uses a link of its own: as root, a faulty atomic write would replace a system device."""
     (tmp_path / "link").symlink_to("/proc/self/fd/1")
     script = "import sys; from bert_tf.base import files; files.write_text(sys.argv[1], 'text')"
-    command = [sys.executable, "-c", script, str(tmp_path / "link")]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    arguments = ["-c", script, str(tmp_path / "link")]
+    result = run_python(*arguments)
     assert (result.stdout, result.stderr) == ("text", "")
     assert (tmp_path / "link").is_symlink()
     with open(tmp_path / "removed", "w+") as file:
         os.remove(file.name)
-        subprocess.run(command, cwd=ROOT, stdout=file, check=True)
+        subprocess.run([sys.executable, *arguments], cwd=ROOT, stdout=file, check=True)
         assert file.read() == "text"
     assert os.listdir(tmp_path) == ["link"]
     assert files.is_stream("/dev/null")

@@ -1,7 +1,6 @@
 """Locks: exclusive across processes and threads, and released when a process is killed."""
 
 import errno
-import logging
 import os
 import re
 import socket
@@ -15,6 +14,7 @@ import pytest
 from bert_tf.base import locks
 from bert_tf.base.errors import UserError
 from tests.oracle import ROOT
+from tests.processes import run_python
 
 _HOLD_LOCK = (
     "import sys; from bert_tf.base import locks\n"
@@ -63,9 +63,7 @@ def test_killed_process_releases_its_lock(tmp_path):
     assert str(process.pid) in path.read_text()
     with locks.exclusive(str(path), "--output_dir=out"):
         # Do not read the file here: closing it would release the lock.
-        second = subprocess.run(
-            [sys.executable, "-c", _HOLD_LOCK, str(path)], cwd=ROOT, capture_output=True, text=True
-        )
+        second = run_python("-c", _HOLD_LOCK, path)
         assert f"by process {os.getpid()} on {socket.gethostname()}: wait" in second.stderr
         (tmp_path / "out" / "checkpoint").write_text("written while locked")
     assert os.listdir(tmp_path / "out") == ["checkpoint"]
@@ -106,21 +104,19 @@ def test_only_new_directories_are_removed(tmp_path):
     assert list(Path(tmp_path).rglob("*")) == [tmp_path / "empty"]
 
 
-def test_file_systems_without_locks(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(logging.getLogger("bert_tf"), "propagate", True)
-    caplog.set_level(logging.INFO, "bert_tf")
+def test_file_systems_without_locks(tmp_path, monkeypatch, run_log):
     with (
         locks.exclusive("ram://out/.lock", "--output_dir=ram://out"),
         locks.exclusive("ram://out/.lock", "--output_dir=ram://out"),
     ):
         pass
-    records = [record for record in caplog.records if record.name.startswith("bert_tf")]
+    records = [record for record in run_log.records if record.name.startswith("bert_tf")]
     assert {record.levelname for record in records} == {"INFO"}
-    assert "--output_dir=ram://out: remote folders are not locked" in caplog.text
+    assert "--output_dir=ram://out: remote folders are not locked" in run_log.text
 
     def raise_no_locks(*args):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(locks, "_lock", raise_no_locks)
     with locks.exclusive(str(tmp_path / ".lock"), "--output_dir=out"):
-        assert "lock ([Errno" in caplog.text
+        assert "lock ([Errno" in run_log.text

@@ -1,12 +1,11 @@
 """Importing TensorFlow in the scripts."""
 
-import os
-import subprocess
 import sys
 
 import pytest
 
 from bert_tf.base.quiet import hide_stderr
+from tests.processes import run_python
 
 PROGRAM = """
 import os, sys
@@ -21,11 +20,8 @@ print(matplotlib.pyplot.plot is not None)
 
 @pytest.mark.parametrize(("onednn", "level"), [("0", "2"), (None, "1")])
 def test_tensorflow_import_skips_optional_modules(onednn, level):
-    environment = {**os.environ, **({"TF_ENABLE_ONEDNN_OPTS": onednn} if onednn else {})}
-    environment["TF_CPP_MIN_LOG_LEVEL"] = level
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, env=environment
-    )
+    environment = {"TF_ENABLE_ONEDNN_OPTS": onednn} if onednn else {}
+    result = run_python("-c", PROGRAM, TF_CPP_MIN_LOG_LEVEL=level, **environment)
     assert result.returncode == 0, result.stderr
     # Keras' optional imports are skipped, but remain possible later.
     assert result.stdout.splitlines() == ["[]", onednn or "1", "True"]

@@ -14,6 +14,7 @@ import tensorflow as tf
 from bert_tf import checkpoint, checkpoints
 from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats import OriginalSource
+from bert_tf.config import BertConfig
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,
@@ -23,6 +24,7 @@ from bert_tf.modeling import (
 )
 from bert_tf.optimization import create_optimizer
 from bert_tf.training import TrainState
+from tests.checkpoints.formats.conftest import values_of
 from tests.modeling.helpers import config, load
 from tests.oracle import ROOT, data, golden
 
@@ -31,13 +33,18 @@ def _main_prefix() -> str:
     return str(golden("checkpoints/main") / "bert_model.ckpt")
 
 
-def _make_optimizer(model):
+def _make_optimizer(model, step=0):
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
+    optimizer.iterations.assign(step)
     for index, (_, slots) in enumerate(optimizer.slots()):
         for slot, value in slots.items():
             value.assign(np.full(value.shape, index + len(slot), "float32"))
     return optimizer
+
+
+def _save(folder, model, optimizer):
+    return checkpoints.save_snapshot(str(folder), checkpoints.snapshot(model, optimizer))
 
 
 @pytest.mark.parametrize("name", ["main", "alt_relu", "alt_linear", "alt_tiny"])
@@ -71,24 +78,17 @@ def test_restored_names_match_the_original():
 def test_public_checkpoints_are_read():
     for folder in ("encoder", "original_tiny_checkpoint"):
         path = data(folder)
-        model = BertModel(_load_config(path))
+        model = BertModel(BertConfig.from_json_file(path / "bert_config.json"))
         restored = checkpoint.restore(model, checkpoint.resolve(str(path)))
         assert restored.new == ()
         assert not any("adam" in name for name in restored.unused)
 
 
-def _load_config(folder):
-    from bert_tf.config import BertConfig
-
-    return BertConfig.from_json_file(folder / "bert_config.json")
-
-
 def test_tf1_saver_reads_written_checkpoints(tmp_path):
     model = load(BertClassifier(config(), 2))
-    optimizer = _make_optimizer(model)
-    optimizer.iterations.assign(7)
-    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
-    expected = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    optimizer = _make_optimizer(model, step=7)
+    prefix = _save(tmp_path, model, optimizer)
+    expected = values_of(prefix)
     assert expected["global_step"] == 7
     assert expected["global_step"].dtype == np.int64
     with tf.Graph().as_default():
@@ -112,19 +112,15 @@ def test_saved_names_and_shapes_match_the_original(tmp_path):
     expected = json.loads(golden("checkpoint_variables.json").read_text())
     expected_shapes = {name: shape for name, shape, _ in expected["classifier_train/model.ckpt-0"]}
     model = BertClassifier(config(), 2)
-    prefix = checkpoints.save_snapshot(
-        str(tmp_path), checkpoints.snapshot(model, _make_optimizer(model))
-    )
+    prefix = _save(tmp_path, model, _make_optimizer(model))
     assert checkpoint.shapes(prefix) == expected_shapes
 
 
 def test_state_file_matches_the_original(tmp_path):
     expected = golden("e2e/classifier_train/checkpoint").read_text()
     model = BertModel(config("alt_tiny"))
-    optimizer = _make_optimizer(model)
     for step in (0, 4, 8, 10):
-        optimizer.iterations.assign(step)
-        checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
+        _save(tmp_path, model, _make_optimizer(model, step))
     assert (tmp_path / "checkpoint").read_text() == expected
 
 
@@ -227,17 +223,9 @@ def test_truncated_files_are_rejected(tmp_path):
             shutil.copyfile(path, folder / path.name)
         damaged = folder / f"bert_model.ckpt.{suffix}"
         damaged.write_bytes(damaged.read_bytes()[: damaged.stat().st_size // 2])
-        with pytest.raises(UserError, match="missing, damaged or not a checkpoint"):
+        with pytest.raises(UserError, match=r"missing, damaged .*TensorFlow says: \w") as error:
             checkpoint.restore(BertClassifier(config(), 2), str(folder / "bert_model.ckpt"))
-
-
-def test_errors_omit_tensorflow_op_names(tmp_path):
-    checkpoint.write(str(tmp_path / "x.ckpt"), {"x": np.zeros(9, "float32")})
-    data_file = tmp_path / "x.ckpt.data-00000-of-00001"
-    data_file.write_bytes(data_file.read_bytes()[:20])
-    with pytest.raises(UserError, match=r"TensorFlow says: \w") as error:
-        list(checkpoint.read(str(tmp_path / "x.ckpt"), ["x"]))
-    assert not re.search(r"\{\{|Op:|name:", str(error.value))
+        assert not re.search(r"\{\{|Op:|name:", str(error.value))  # names of operations
 
 
 def test_folders_with_brackets(tmp_path, monkeypatch):
@@ -338,9 +326,7 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     assert len(checkpoint.restore(model, _main_prefix()).restored) == 55
     optimizer = create_optimizer(1e-3, 10, 2)
     optimizer.build(model.trainable_variables)
-    stored = checkpoint.shapes(
-        checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
-    )
+    stored = checkpoint.shapes(_save(tmp_path, model, optimizer))
     assert len([name for name in stored if "adam" not in name]) == 57 + 1
     assert {name for name in stored if "adam_m" in name} == {
         "output_bias/adam_m",
@@ -356,25 +342,23 @@ def test_frozen_layers_are_restored_and_saved(tmp_path):
     ],
 )
 def test_invalid_values_are_rejected(tmp_path, value, message):
-    values = dict(checkpoint.read(_main_prefix(), checkpoint.shapes(_main_prefix())))
+    values = values_of(_main_prefix())
     values["bert/pooler/dense/bias"] = value
     # `checkpoint.write` refuses NaN.
-    args = str(tmp_path / "bad.ckpt"), [*values], [""] * len(values), [*values.values()]
+    prefix, tensors = str(tmp_path / "bad.ckpt"), [*values.values()]
     tf.raw_ops.SaveV2(
-        **dict(zip(("prefix", "tensor_names", "shape_and_slices", "tensors"), args, strict=True))
+        prefix=prefix, tensor_names=[*values], shape_and_slices=[""] * len(values), tensors=tensors
     )
     with pytest.raises(UserError, match=message):
-        checkpoint.restore(BertModel(config()), str(tmp_path / "bad.ckpt"))
+        checkpoint.restore(BertModel(config()), prefix)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", tf.bfloat16.as_numpy_dtype])
 def test_other_float_dtypes_are_converted(tmp_path, dtype):
-    values = dict(checkpoint.read(_main_prefix(), checkpoint.shapes(_main_prefix())))
-    checkpoint.write(
-        str(tmp_path / "x.ckpt"), {name: value.astype(dtype) for name, value in values.items()}
-    )
+    values, prefix = values_of(_main_prefix()), str(tmp_path / "x.ckpt")
+    checkpoint.write(prefix, {name: value.astype(dtype) for name, value in values.items()})
     model = BertModel(config())
-    checkpoint.restore(model, str(tmp_path / "x.ckpt"))
+    checkpoint.restore(model, prefix)
     kernel = np.asarray(model.pooler.dense.kernel)
     np.testing.assert_allclose(kernel, values["bert/pooler/dense/kernel"], atol=5e-3)
 
@@ -388,8 +372,8 @@ def test_invalid_global_step_is_rejected(tmp_path):
 def test_slot_with_a_different_shape_is_rejected(tmp_path):
     model = BertModel(config("alt_tiny"))
     optimizer = _make_optimizer(model)
-    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
-    values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    prefix = _save(tmp_path, model, optimizer)
+    values = values_of(prefix)
     values["bert/pooler/dense/bias/adam_m"] = np.zeros([3], "float32")
     checkpoint.write(prefix, values)
     with pytest.raises(UserError, match=r"bias/adam_m \(checkpoint \[3\], model \[16\]\)"):
@@ -402,42 +386,15 @@ def test_slot_with_a_different_shape_is_rejected(tmp_path):
 def test_number_of_checkpoints_kept(tmp_path, max_to_keep, steps):
     for step in range(7):
         tensors = {"w": np.float32(step), "global_step": np.int64(step)}
-        checkpoints.save_snapshot(str(tmp_path), tensors, max_to_keep)
-    assert checkpoints.names_in(str(tmp_path)) == [f"model.ckpt-{step}" for step in steps]
-    assert sorted(tmp_path.glob("*.index")) == [tmp_path / f"model.ckpt-{s}.index" for s in steps]
-    assert len([*tmp_path.iterdir()]) == 1 + 2 * len(steps)
-    assert tf.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-6"
-
-
-def test_rejected_checkpoint_keeps_the_weights():
-    model = BertClassifier(config(intermediate_size=256), 2)
-    before = [variable.numpy() for variable in model.trainable_variables]
-    with pytest.raises(UserError):
-        checkpoint.restore(model, _main_prefix())
-    for variable, value in zip(model.trainable_variables, before, strict=True):
-        np.testing.assert_array_equal(variable.numpy(), value)
-
-
-def test_state_file_lists_the_five_kept_checkpoints(tmp_path):
-    model = BertModel(config("alt_tiny"))
-    optimizer = _make_optimizer(model)
-    folder = str(tmp_path)
-    for step in (0, 3, 6, 9, 12, 15, 18):
-        optimizer.iterations.assign(step)
-        assert (
-            checkpoints.save_snapshot(folder, checkpoints.snapshot(model, optimizer))
-            == f"{folder}/model.ckpt-{step}"
-        )
-        assert checkpoint.latest(folder) == f"{folder}/model.ckpt-{step}"
-    kept = [f"model.ckpt-{step}" for step in (6, 9, 12, 15, 18)]
-    lines = (tmp_path / "checkpoint").read_text().splitlines()
-    assert lines == [
-        'model_checkpoint_path: "model.ckpt-18"',
+        prefix = checkpoints.save_snapshot(str(tmp_path), tensors, max_to_keep)
+        assert prefix == checkpoint.latest(str(tmp_path)) == f"{tmp_path}/model.ckpt-{step}"
+    kept = [f"model.ckpt-{step}" for step in steps]
+    assert checkpoints.names_in(str(tmp_path)) == kept
+    suffixes = (".index", ".data-00000-of-00001")
+    files = {"checkpoint", *(name + suffix for name in kept for suffix in suffixes)}
+    assert {path.name for path in tmp_path.iterdir()} == files
+    assert (tmp_path / "checkpoint").read_text().splitlines() == [
+        'model_checkpoint_path: "model.ckpt-6"',
         *(f'all_model_checkpoint_paths: "{name}"' for name in kept),
     ]
-    suffixes = (".index", ".data-00000-of-00001")
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "checkpoint",
-        *(name + suffix for name in kept for suffix in suffixes),
-    }
-    assert tf.train.latest_checkpoint(folder) == f"{folder}/model.ckpt-18"
+    assert tf.train.latest_checkpoint(str(tmp_path)) == f"{tmp_path}/model.ckpt-6"

@@ -5,24 +5,24 @@ import pytest
 
 from bert_tf import BertModel, checkpoint, checkpoints
 from bert_tf.base.errors import UserError
-from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertClassifier, BertSpanLabeler, BertTokenClassifier
-from bert_tf.options import ConversionOptions
+from tests.checkpoints.formats.conftest import convert_path, values_of
 from tests.oracle import ROOT
 
 SMALL_BERT = ROOT / "examples/small_bert"
 INPUTS = {"input_ids": np.array([[2, 7, 9, 3]], "int32")}
 
 
+def warnings(log):
+    return [record for record in log.records if record.levelname == "WARNING"]
+
+
 def test_all_path_forms_load_the_same_encoder(tmp_path):
     expected = BertModel.from_checkpoint(SMALL_BERT)(INPUTS)["pooled_output"]
     assert np.abs(expected).max() > 0.01
-    convert(
-        find_source(str(SMALL_BERT)),
-        ConversionOptions(output=str(tmp_path / "converted"), to="hugging_face"),
-    )
+    convert_path(SMALL_BERT, tmp_path / "converted", to="hugging_face")
     for path in (f"{SMALL_BERT}/bert_model.ckpt", tmp_path / "converted"):
         actual = BertModel.from_checkpoint(path)(INPUTS)["pooled_output"]
         np.testing.assert_allclose(actual, expected, atol=1e-6)
@@ -40,7 +40,7 @@ def test_missing_head_is_initialized(caplog):
 
 @pytest.mark.parametrize("name", ["{}/LAMB/m", "{}/adam_v_1"])
 def test_slots_and_averages_are_no_weights(tiny, tmp_path, caplog, name):
-    values = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
+    values = values_of(tiny.checkpoint)
     slots = {name.format(key): value for key, value in values.items()}
     prefix = str(tmp_path / "x.ckpt")
     checkpoint.write(prefix, {**values, **slots, "beta1_power": 0.9, "global_step": 3})
@@ -62,8 +62,8 @@ def test_encoder_without_pooler(tiny, tmp_path):
 
 
 def test_different_names_are_shown(tiny, tmp_path):
-    values = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
-    renamed = {name.replace("query", "q_proj"): value for name, value in values.items()}
+    values = values_of(tiny.checkpoint).items()
+    renamed = {name.replace("query", "q_proj"): value for name, value in values}
     checkpoint.write(str(tmp_path / "x.ckpt"), renamed)
     layer = "bert/encoder/layer_0/attention/self"
     with pytest.raises(UserError, match=f"model: {layer}/query/bias.*checkpoint: {layer}/"):
@@ -81,13 +81,12 @@ def test_errors_name_the_file(tmp_path):
 
 def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
-    warnings = lambda: [r for r in caplog.records if r.levelname == "WARNING"]  # noqa: E731
     for path in SMALL_BERT.iterdir():
         (tmp_path / path.name).symlink_to(path)
     config = BertConfig.from_json_file(SMALL_BERT / "bert_config.json")
     checkpoint.restore(BertModel(config), tmp_path)
     BertTokenClassifier.from_checkpoint(tmp_path, num_labels=3)
-    assert not warnings()
+    assert not warnings(caplog)
     heads = config.num_attention_heads
     config.num_attention_heads *= 2
     checkpoint.restore(BertModel(config), tmp_path)
@@ -96,14 +95,13 @@ def test_models_unlike_the_checkpoint_warn(tmp_path, caplog, monkeypatch):
     caplog.clear()
     BertModel.from_checkpoint(tmp_path)
     BertTokenClassifier.from_checkpoint(tmp_path, num_labels=3)
-    assert not warnings()
+    assert not warnings(caplog)
     BertClassifier.from_checkpoint(tmp_path, num_labels=3)
     assert "the head of a BertTokenClassifier, not of a BertClassifier" in caplog.text
 
 
 def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
-    warnings = lambda: [r for r in caplog.records if r.levelname == "WARNING"]  # noqa: E731
     config = BertConfig.from_json_file(SMALL_BERT / "bert_config.json")
     config.num_hidden_layers = 1
     checkpoint.restore(BertModel(config), SMALL_BERT)
@@ -116,7 +114,7 @@ def test_unused_layers_and_heads_warn(tmp_path, caplog, monkeypatch):
     prefix = str(tmp_path / "model.ckpt")
     checkpoint.write(prefix, {name: variable.value for name, variable in variables.items()})
     checkpoint.restore(BertSpanLabeler(config), prefix)
-    assert not warnings()
+    assert not warnings(caplog)
     assert checkpoints.load_weights(BertSpanLabeler(config), prefix).describe() == (
         f"Weights from {prefix}"
     )

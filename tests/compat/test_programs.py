@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +20,7 @@ from bert_tf import (
 )
 from bert_tf.base.errors import UserError
 from bert_tf.tasks.classification.task_module import load_task_module
-from tests.oracle import ROOT
+from tests.processes import run_python
 
 
 @pytest.fixture
@@ -32,11 +30,7 @@ def tokenizer(tiny):
 
 @pytest.mark.parametrize(
     ("label_list", "labels"),
-    [
-        ([0, 1], [1, 0]),
-        (np.unique(["neg", "pos"]), ["pos", "neg"]),
-        ([1, 2, 3, 4, 5], [2, 1]),
-    ],
+    [([0, 1], [1, 0]), (np.unique(["neg", "pos"]), ["pos", "neg"]), ([1, 2, 3, 4, 5], [2, 1])],
 )
 def test_movie_review_notebook(tokenizer, label_list, labels):
     """As in the movie review notebook and its variants, with labels from a data frame."""
@@ -67,7 +61,7 @@ from extract_features import read_examples
 import bert_tf
 print(MrpcProcessor().get_labels(), hasattr(bert_tf, "nothing"), "tensorflow" in sys.modules)
 """
-    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    result = run_python("-c", code)
     assert result.stdout.strip() == "['0', '1'] False False", result.stderr
 
 

@@ -11,10 +11,14 @@ from bert_tf.options import EmbeddingsOptions
 COLUMNS = {"anchor_column": "a", "positive_column": "b"}
 
 
+def json_lines(rows):
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
 def read(folder, files, split="train", **flags):
     for name, content in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_text(content)
+        (folder / name).write_text(content if isinstance(content, str) else json_lines(content))
     options = EmbeddingsOptions(data_dir=str(folder), **flags)
     return read_matches(options, split, options.is_scored(split))
 
@@ -34,8 +38,7 @@ def test_table_with_negatives(tmp_path):
 
 def test_list_of_negatives_in_json(tmp_path):
     rows = [{"a": "q", "b": "y", "c": ["n", "m"]}, {"a": "q", "b": "y", "c": []}]
-    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
-    data = read(tmp_path, {"train.jsonl": lines}, **COLUMNS, negative_columns="c")
+    data = read(tmp_path, {"train.jsonl": rows}, **COLUMNS, negative_columns="c")
     assert [match.negatives for match in data.matches] == [("n", "m"), ()]
 
 
@@ -55,9 +58,8 @@ LISTS = [
 def test_each_text_in_a_list_of_positives_makes_a_pair(row, positive, negative, tmp_path, caplog):
     caplog.set_level("INFO")
     rows = [row, {**row, "b": []}, {**row, "a": "p"}]
-    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
     flags = {"anchor_column": "a", "positive_column": positive, "negative_columns": negative}
-    data = read(tmp_path, {"train.jsonl": lines}, **flags)
+    data = read(tmp_path, {"train.jsonl": rows}, **flags)
     assert data.matches == [Match(q, x, ("n",)) for q in "qp" for x in "xy"]
     assert "left out 1 row: the list of positives is empty" in caplog.text
     # The same text is no negative.
@@ -67,8 +69,7 @@ def test_each_text_in_a_list_of_positives_makes_a_pair(row, positive, negative, 
 
 def test_labels_of_lists_of_texts(tmp_path):
     rows = [{"a": "q", "b": ["x", "y"], "l": 1}, {"a": "q", "b": ["z"], "l": 0}]
-    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
-    data = read(tmp_path, {"train.jsonl": lines}, **COLUMNS, label_column="l")
+    data = read(tmp_path, {"train.jsonl": rows}, **COLUMNS, label_column="l")
     assert data.matches == [Match("q", "x", ("z",)), Match("q", "y", ("z",))]
 
 
@@ -81,12 +82,6 @@ def test_further_cells_and_quotes(name, quoted, tmp_path):
     flags = {"anchor_column": "6", "positive_column": "7", "score_column": "5", "quoted": quoted}
     data = read(tmp_path, {name: STS}, **flags, score_range="0,5", loss="cosine")
     assert data.matches == [Match('A "dog".', "A cat."), Match('"A dog.', "A dog.", (), 0.5)]
-
-
-def test_scores_become_0_to_1(tmp_path):
-    table = "a\tb\ts\nx\ty\t5\nx\tz\t1.0\n"
-    flags = {**COLUMNS, "score_column": "s", "score_range": "0,5", "loss": "cosine"}
-    assert [m.score for m in read(tmp_path, {"train.tsv": table}, **flags).matches] == [1, 0.2]
 
 
 def test_another_score_column_for_a_split(tmp_path):
@@ -146,24 +141,28 @@ def test_number_of_rows_with_each_label(rest, flags, level, log, tmp_path, caplo
     assert ("both labels" in caplog.text) == ("both" in log)
 
 
-GLUE = {
+PUBLISHED = {
     "sts-b": (
+        "train.tsv",
         "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
         "0\tmain\tMSRvid\t2012\t0\tnone\tnone\tA plane.\tAn air plane.\t5.000\n"
         "1\tmain\tMSRvid\t2012\t0\tnone\tnone\tA man.\tA boy.\t2.500\n",
         [Match("A plane.", "An air plane."), Match("A man.", "A boy.", (), 0.5)],
     ),
     "qqp": (
+        "train.tsv",
         "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
         "1\t2\t3\tHow?\tIn what way?\t1\n2\t2\t4\tHow?\tWhy?\t0\n",
         [Match("How?", "In what way?", ("Why?",))],
     ),
     "qnli": (
+        "train.tsv",
         "index\tquestion\tsentence\tlabel\n"
         "0\tWhen?\tToday.\tentailment\n1\tWhen?\tIt rains.\tnot_entailment\n",
         [Match("When?", "Today.", ("It rains.",))],
     ),
     "mnli": (
+        "train.tsv",
         "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
         "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label\n"
         "0\t1\t1n\tgov\t()\t()\t()\t()\tHe ran.\tHe moved.\tentailment\tentailment\n"
@@ -171,35 +170,34 @@ GLUE = {
         "2\t1\t1x\tgov\t()\t()\t()\t()\tHe ran.\tHe won.\tneutral\tneutral\n",
         [Match("He ran.", "He moved.", ("He sat.",))],
     ),
+    "SNLI": (
+        "snli_1.0_train.jsonl",
+        [
+            {"sentence1": "a", "sentence2": f"b{n}", "gold_label": label}
+            for n, label in enumerate(("entailment", "contradiction", "-"))
+        ],
+        [Match("a", "b0", ("b1",))],
+    ),
+    "msmarco": (
+        "triples.train.small.tsv",
+        "is it\tit is\tit was not\nq\ty\tn\n",
+        [Match("is it", "it is", ("it was not",)), Match("q", "y", ("n",))],
+    ),
 }
 
 
-@pytest.mark.parametrize("name", GLUE)
-def test_glue(name, tmp_path):
-    content, expected = GLUE[name]
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_data_sets(name, tmp_path):
+    file, content, expected = PUBLISHED[name]
     flags = {"loss": "cosent"} if name == "sts-b" else {}
-    assert read(tmp_path, {"train.tsv": content}, task_name=name, **flags).matches == expected
-
-
-def test_snli(tmp_path):
-    labels = ("entailment", "contradiction", "-")
-    rows = [{"sentence1": "a", "sentence2": f"b{n}", "gold_label": x} for n, x in enumerate(labels)]
-    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
-    data = read(tmp_path, {"snli_1.0_train.jsonl": lines}, task_name="SNLI")
-    assert data.matches == [Match("a", "b0", ("b1",))]
-
-
-def test_msmarco_triples(tmp_path):
-    content = "is it\tit is\tit was not\nq\ty\tn\n"
-    data = read(tmp_path, {"triples.train.small.tsv": content}, task_name="msmarco")
-    assert data.matches[0] == Match("is it", "it is", ("it was not",))
+    assert read(tmp_path, {file: content}, task_name=name, **flags).matches == expected
 
 
 def test_mix_of_data_sets(tmp_path):
     table = "a\tb\tc\ns\tt\tn\n"
     snli = {"sentence1": "x", "sentence2": "y", "gold_label": "entailment"}
     files = {"train.tsv": table, "more.tsv": table.replace("s\tt", "u\tv")}
-    files["nli/snli_1.0_train.jsonl"] = json.dumps(snli) + "\n"
+    files["nli/snli_1.0_train.jsonl"] = [snli]
     more = f"tsv:{tmp_path}/more.tsv"
     mix = f"{more}, SNLI:{tmp_path}/nli,{more}"
     flags = {**COLUMNS, "negative_columns": "c", "train_file": f"{tmp_path}/train.tsv"}

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from bert_tf.base.errors import UserError
 from bert_tf.data.features import InputExample, find_label_id
-from bert_tf.data.packing import (
-    CUT_TOKENS,
-    convert_examples,
-    pack_batch,
-    truncated_lengths,
-)
+from bert_tf.data.packing import CUT_TOKENS, convert_examples, pack_batch, truncated_lengths
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
@@ -114,10 +109,3 @@ def test_tokens_omitted_from_all_windows_count_once():
     # The second text keeps half of the 29 available tokens.
     assert sorted(cut.tolist(), reverse=True)[:2] == [90 - 14, 0]
     assert convert_examples(examples[:0], None, 32, tokenizer, windows=True)[CUT_TOKENS].size == 0
-
-
-def test_numeric_and_missing_labels():
-    examples = [InputExample("1", "good", label="2.5"), InputExample("2", "bad", label="-1")]
-    assert [find_label_id(example, []) for example in examples] == [2.5, -1.0]
-    with pytest.raises(UserError, match=r"Label .2\.5. of example 1 is not one of yes, no"):
-        find_label_id(examples[0], ["yes", "no"])

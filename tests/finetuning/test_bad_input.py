@@ -15,9 +15,12 @@ from bert_tf.modeling import BertPretrainer
 from bert_tf.options import ClassifierOptions, cli
 from bert_tf.tasks import classification
 from tests.base.test_locks import hold
+from tests.checkpoints.formats.conftest import values_of
 from tests.conftest import SIZES
 from tests.oracle import golden
 from tests.tasks.classification.test_task import options
+
+SUFFIXES = ("index", "data-00000-of-00001")
 
 
 def _assert_user_error(run_options, message):
@@ -98,9 +101,8 @@ def test_invalid_data_files(tiny, tmp_path, content, message):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "dev.tsv").write_bytes(content)
-    _assert_user_error(
-        options(tiny, tmp_path, task_name="cola", data_dir=str(folder), do_eval=True), message
-    )
+    run = options(tiny, tmp_path, task_name="cola", data_dir=str(folder), do_eval=True)
+    _assert_user_error(run, message)
     assert not (tmp_path / "out").exists()
 
 
@@ -144,18 +146,15 @@ def test_invalid_init_checkpoint(tiny, tmp_path):
     def run(path):
         return options(tiny, tmp_path, init_checkpoint=str(path), do_eval=True)
 
-    _assert_user_error(
-        run(tiny.folder / "bert.ckpt"), r"bert\.ckpt\.index does not exist .*bert_model\.ckpt"
-    )
+    message = r"bert\.ckpt\.index does not exist .*bert_model\.ckpt"
+    _assert_user_error(run(tiny.folder / "bert.ckpt"), message)
     wide = BertPretrainer(BertConfig(19, **{**SIZES, "hidden_size": 32}))
     prefix = tmp_path / "other.ckpt"
     values = checkpoints.named_variables(wide)
     checkpoint.write(str(prefix), {name: variable.value for name, variable in values.items()})
     _assert_user_error(run(prefix), r"does not fit.*\(checkpoint \[19, 32\], model \[19, 16\]\)")
-    data_file = tmp_path / "other.ckpt.data-00000-of-00001"
-    data_file.write_bytes(data_file.read_bytes()[:100])
     truncated = tmp_path / "truncated.ckpt"
-    for suffix in ("index", "data-00000-of-00001"):
+    for suffix in SUFFIXES:
         shutil.copyfile(f"{tiny.checkpoint}.{suffix}", f"{truncated}.{suffix}")
     with open(f"{truncated}.data-00000-of-00001", "r+b") as file:
         file.truncate(100)
@@ -170,15 +169,9 @@ def test_head_with_different_num_labels_is_rejected(tiny, tmp_path):
     mnli.mkdir()
     row = "\t".join(["x"] * 8 + ["a", "b", "neutral"])
     (mnli / "dev_matched.tsv").write_text(f"header\n{row}\n")
-    run = options(
-        tiny,
-        tmp_path,
-        task_name="mnli",
-        data_dir=str(mnli),
-        init_checkpoint=str(tmp_path / "out" / "model.ckpt-4"),
-        output_dir=str(tmp_path / "new"),
-        do_eval=True,
-    )
+    flags = {"task_name": "mnli", "data_dir": str(mnli), "output_dir": str(tmp_path / "new")}
+    flags["init_checkpoint"] = str(tmp_path / "out" / "model.ckpt-4")
+    run = options(tiny, tmp_path, **flags, do_eval=True)
     _assert_user_error(run, r"output_weights \(checkpoint \[2, 16\], model \[3, 16\]\)")
 
 
@@ -187,23 +180,13 @@ def test_output_dir_of_a_different_model_is_rejected(tiny, tmp_path):
     out.mkdir()
     checkpoint.write(str(out / "model.ckpt-5"), {"bert/x": np.float32([1])})
     (out / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-5"\n')
-    _assert_user_error(
-        options(tiny, tmp_path, do_train=True),
-        "Cannot load the checkpoint in.*another --output_dir",
-    )
-    shutil.copyfile(f"{tiny.checkpoint}.index", out / "model.ckpt-5.index")
-    shutil.copyfile(
-        f"{tiny.checkpoint}.data-00000-of-00001", out / "model.ckpt-5.data-00000-of-00001"
-    )
-    _assert_user_error(
-        options(tiny, tmp_path, do_train=True),
-        "not match this model. Missing variables: output_bias",
-    )
-    assert sorted(os.listdir(out)) == [
-        "checkpoint",
-        "model.ckpt-5.data-00000-of-00001",
-        "model.ckpt-5.index",
-    ]
+    run = options(tiny, tmp_path, do_train=True)
+    _assert_user_error(run, "Cannot load the checkpoint in.*another --output_dir")
+    names = [f"model.ckpt-5.{suffix}" for suffix in SUFFIXES]
+    for name, suffix in zip(names, SUFFIXES, strict=True):
+        shutil.copyfile(f"{tiny.checkpoint}.{suffix}", out / name)
+    _assert_user_error(run, "not match this model. Missing variables: output_bias")
+    assert {*os.listdir(out)} == {"checkpoint", *names}
 
 
 def test_output_dir_with_other_num_layers_is_rejected(tiny, tmp_path):
@@ -221,19 +204,15 @@ def test_output_dir_with_other_num_layers_is_rejected(tiny, tmp_path):
 def test_damaged_latest_checkpoint_is_skipped(tiny, tmp_path, num_bytes, caplog):
     run = options(tiny, tmp_path, do_train=True, num_train_epochs=1, save_checkpoints_steps=2)
     classification.run(run)
-    original = dict(_read_values(tmp_path / "out" / "model.ckpt-4"))
+    original = values_of(str(tmp_path / "out" / "model.ckpt-4"))
     data = tmp_path / "out" / "model.ckpt-4.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-num_bytes])
     caplog.clear()
     classification.run(run)
     assert "model.ckpt-4: damaged, skipping it" in caplog.text
     # Training again from step 2 reproduces the weights.
-    for name, value in _read_values(tmp_path / "out" / "model.ckpt-4"):
+    for name, value in values_of(str(tmp_path / "out" / "model.ckpt-4")).items():
         np.testing.assert_array_equal(value, original[name], err_msg=name)
-
-
-def _read_values(prefix):
-    return checkpoint.read(str(prefix), checkpoint.shapes(str(prefix)))
 
 
 def test_only_damaged_checkpoints_are_rejected(tiny, tmp_path):
@@ -259,16 +238,14 @@ def test_indivisible_batch_size_is_rejected(tiny, tmp_path):
 
 def test_resume_must_and_never(tiny, tmp_path):
     flags = {"do_train": True, "num_train_epochs": 1}
-    _assert_user_error(
-        options(tiny, tmp_path, **flags, resume="must"), "resume=must, but .* no checkpoint"
-    )
+    run = options(tiny, tmp_path, **flags, resume="must")
+    _assert_user_error(run, "resume=must, but .* no checkpoint")
     classification.run(options(tiny, tmp_path, **flags, resume="never"))
     with pytest.raises(UserError, match=r"resume=never, but .*model\.ckpt-4"):
         classification.run(options(tiny, tmp_path, **flags, resume="never"))
-    resumed = options(
-        tiny, tmp_path, **{**flags, "num_train_epochs": 2}, resume="must", do_eval=True
-    )
-    assert classification.run(resumed).metrics["global_step"] == 9
+    flags |= {"num_train_epochs": 2, "do_eval": True}
+    resumed = classification.run(options(tiny, tmp_path, **flags, resume="must"))
+    assert resumed.metrics["global_step"] == 9
     # Without training, "never" ignores existing checkpoints.
     eval_only = options(tiny, tmp_path, do_eval=True, resume="never")
     assert classification.run(eval_only).metrics["global_step"] == 0

@@ -24,6 +24,8 @@ from bert_tf.modeling import BertModel
 from bert_tf.options import ConversionOptions
 from bert_tf.tasks import classification, multiple_choice, ner, squad
 from bert_tf.tasks.classification.task import Classification
+from tests.checkpoints.formats.conftest import values_of
+from tests.finetuning.helpers import write_json_lines
 from tests.tasks.classification.test_task import options
 from tests.tasks.multiple_choice import test_task as choice_task
 from tests.tasks.question_answering import test_task as squad_task
@@ -35,8 +37,9 @@ TRAINING = {"do_train": True, "num_train_epochs": 2.0, "learning_rate": 1e-2}
 
 
 def read_weights(folder, step=None):
-    prefix = f"{folder}/model.ckpt-{step}" if step is not None else checkpoint.latest(str(folder))
-    return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    return values_of(
+        f"{folder}/model.ckpt-{step}" if step is not None else checkpoint.latest(str(folder))
+    )
 
 
 def read_train_records(folder, features):
@@ -66,6 +69,12 @@ def teacher(tiny_of_two_layers, tmp_path_factory):
     # Neither students nor a Predictor need the teacher's data.
     shutil.rmtree(data)
     return folder / "out"
+
+
+@pytest.fixture
+def teacher_copy(teacher, tmp_path):
+    """A copy of the teacher that a test may change."""
+    return shutil.copytree(teacher, tmp_path / "teacher")
 
 
 def student_options(tiny, teacher_dir, folder, **changes):
@@ -170,8 +179,7 @@ def test_teacher_weight_0_ignores_the_teacher(tiny, teacher, tmp_path):
 
 
 def test_teacher_weight_1_ignores_the_labels(tiny, teacher, tmp_path):
-    folder = tmp_path / "flipped"
-    shutil.copytree(tiny.folder / "mrpc", folder)
+    folder = shutil.copytree(tiny.folder / "mrpc", tmp_path / "flipped")
     header, *lines = (folder / "train.tsv").read_text().splitlines()
     flipped = [f"{1 - int(line[0])}{line[1:]}" for line in lines]
     (folder / "train.tsv").write_text("\n".join([header, *flipped]) + "\n")
@@ -213,13 +221,13 @@ def test_resumed_run_equals_an_uninterrupted_run(tiny, teacher, tmp_path, run_lo
 
 
 @pytest.mark.slow
-def test_changed_teacher_rebuilds_the_records(tiny, teacher, tiny_of_two_layers, tmp_path, run_log):
-    teacher_dir = tmp_path / "teacher"
-    shutil.copytree(teacher, teacher_dir)
-    run = student_options(tiny, teacher_dir, tmp_path)
+def test_changed_teacher_rebuilds_the_records(
+    tiny, teacher_copy, tiny_of_two_layers, tmp_path, run_log
+):
+    run = student_options(tiny, teacher_copy, tmp_path)
     classification.run(run)
-    longer = {**TRAINING, "num_train_epochs": 3.0}
-    classification.run(options(tiny_of_two_layers, tmp_path, **longer, output_dir=str(teacher_dir)))
+    longer = {**TRAINING, "num_train_epochs": 3.0, "output_dir": str(teacher_copy)}
+    classification.run(options(tiny_of_two_layers, tmp_path, **longer))
     run_log.clear()
     classification.run(dataclasses.replace(run, num_train_epochs=3.0))
     assert "Reusing" not in run_log.text
@@ -264,26 +272,29 @@ def test_training_file_without_labels(tiny, tiny_of_two_layers, tmp_path, run_lo
     train = [{"text": text, "label": labels(n)} for n, text in enumerate(texts)]
     dev = [{**row, "text": f"the {row['text']}"} for row in train]
     for name, rows in (("train", train), ("dev", dev), ("texts", [{"text": t} for t in texts])):
-        lines = "".join(json.dumps(row) + "\n" for row in rows)
-        (tmp_path / f"{name}.jsonl").write_text(lines)
+        write_json_lines(tmp_path / f"{name}.jsonl", rows)
     flags = {"task_name": "tsv", "data_dir": str(tmp_path), "text_column": "text"}
     flags |= {"label_column": "label", **TRAINING}
     teacher = tmp_path / "teacher"
     classification.run(options(tiny_of_two_layers, tmp_path, **flags, output_dir=str(teacher)))
     run_log.clear()
     predictions = []
-    for name in ("train", "texts"):
-        flags |= {"train_file": f"{name}.jsonl", "eval_file": "dev.jsonl", "teacher_weight": 1.0}
+    num_logits = {"classification": 2, "regression": 1, "multilabel": 2}[problem_type]
+    # The first student also learns from the labels.
+    for name, weight in (("train", 0.5), ("train", 1.0), ("texts", 1.0)):
+        flags |= {"train_file": f"{name}.jsonl", "eval_file": "dev.jsonl", "teacher_weight": weight}
         # Only files to predict have ids.
         flags["id_column"] = "id"
-        out = str(tmp_path / name)
+        out = str(tmp_path / f"{name}_{weight}")
         run = student_options(tiny, teacher, tmp_path, **flags, do_eval=True, output_dir=out)
         assert np.isfinite(classification.run(run).metrics["loss"])
+        rows = read_train_records(out, [Feature("teacher_logits", num_logits, "float32")])
+        assert rows["teacher_logits"].shape == (8, num_logits)
         predictions.append(Predictor.from_output_dir(out)(texts))
-    assert predictions[0] == predictions[1]
+    assert predictions[1] == predictions[2]
     # After a few steps, the tiny model predicts almost the same number for all texts.
     warnings = [line for line in run_log.text.splitlines() if line.startswith("WARNING")]
-    assert all("All predictions are from" in line for line in warnings)
+    assert all("all predictions are from" in line for line in warnings)
     assert problem_type == "regression" or not warnings
     # Rows held out for evaluation need labels.
     flags |= {"train_file": "texts.jsonl", "eval_file": None, "data_dir": None}
@@ -329,9 +340,8 @@ def test_multiple_choice_student(tiny, tiny_of_two_layers, tmp_path):
         return choice_task.options(model, tmp_path, data, **flags, **changes)
 
     features = [Feature("teacher_logits", 4, "float32")]
-    _assert_student_learns(
-        multiple_choice.run, make_options, tiny, tiny_of_two_layers, tmp_path, features
-    )
+    run = multiple_choice.run
+    _assert_student_learns(run, make_options, tiny, tiny_of_two_layers, tmp_path, features)
 
 
 @pytest.mark.slow
@@ -376,53 +386,43 @@ def _assert_rejected(run, message):
     assert not os.path.exists(f"{run.output_dir}/run.json")
 
 
-def test_incompatible_teacher_is_rejected(tiny, teacher, tmp_path):
-    teacher_dir = tmp_path / "teacher"
-    shutil.copytree(teacher, teacher_dir)
-    (teacher_dir / "labels.txt").write_text("1\n0\n")
-    _assert_rejected(
-        student_options(tiny, teacher_dir, tmp_path),
-        r"labels=\['1', '0'\], not \['0',",
-    )
-    run = json.loads((teacher_dir / "run.json").read_text())
-    (teacher_dir / "run.json").write_text(json.dumps({**run, "script": "run_squad"}))
+def test_incompatible_teacher_is_rejected(tiny, teacher_copy, tmp_path):
+    (teacher_copy / "labels.txt").write_text("1\n0\n")
+    run = student_options(tiny, teacher_copy, tmp_path)
+    _assert_rejected(run, r"labels=\['1', '0'\], not \['0',")
+    metadata = json.loads((teacher_copy / "run.json").read_text())
+    (teacher_copy / "run.json").write_text(json.dumps({**metadata, "script": "run_squad"}))
+    _assert_rejected(run, "was trained with script=run_squad, not run_classifier")
     several = tmp_path / "several"
     several.mkdir()
     (several / "runs.json").write_text('{"best": {"folder": "run_2"}}')
     message = f"contains several runs: pass one of them; the best is {several}/run_2"
     _assert_rejected(student_options(tiny, several, tmp_path), message)
-    message = "was trained with script=run_squad, not run_classifier"
-    _assert_rejected(student_options(tiny, teacher_dir, tmp_path), message)
 
 
-def test_teacher_with_other_inputs_warns(tiny, teacher, tmp_path, run_log):
-    teacher_dir = tmp_path / "teacher"
-    shutil.copytree(teacher, teacher_dir)
-    run = json.loads((teacher_dir / "run.json").read_text())
+def test_teacher_with_other_inputs_warns(tiny, teacher_copy, tmp_path, run_log):
+    run = json.loads((teacher_copy / "run.json").read_text())
     run["flags"]["long_text"] = "windows"
-    (teacher_dir / "run.json").write_text(json.dumps(run))
-    run_options = student_options(tiny, teacher_dir, tmp_path)
+    (teacher_copy / "run.json").write_text(json.dumps(run))
+    run_options = student_options(tiny, teacher_copy, tmp_path)
     task = give_schema(Classification(*read_model_files(run_options)))
     open_teacher(Classification, task, ONE_DEVICE)
     assert "teacher was trained with --long_text='windows', not 'truncate'" in run_log.text
 
 
-def test_teacher_trained_on_evaluation_examples_is_reported(tiny, teacher, tmp_path, run_log):
-    teacher_dir = tmp_path / "teacher"
-    shutil.copytree(teacher, teacher_dir)
+def test_teacher_trained_on_evaluation_examples_is_reported(tiny, teacher_copy, tmp_path, run_log):
     dev = (tiny.folder / "mrpc" / "dev.tsv").read_text().splitlines()[1:]
     dev_hashes = hash_texts(line.split("\t")[3:5] for line in dev)
-    RunFolder(str(teacher_dir)).write_text_hashes(dev_hashes)
-    run = student_options(tiny, teacher_dir, tmp_path, do_eval=True, num_train_epochs=1.0)
-    classification.run(run)
+    RunFolder(str(teacher_copy)).write_text_hashes(dev_hashes)
+    flags = {"do_eval": True, "num_train_epochs": 1.0}
+    classification.run(student_options(tiny, teacher_copy, tmp_path, **flags))
     assert "evaluation examples (100.0%) were also used to train the model or its t" in run_log.text
 
 
 def test_task_without_distillation_is_rejected(tiny, teacher, tmp_path, monkeypatch):
     monkeypatch.setattr(Classification, "traits", Traits())
-    _assert_rejected(
-        student_options(tiny, teacher, tmp_path), "Classification does not support distillation"
-    )
+    run = student_options(tiny, teacher, tmp_path)
+    _assert_rejected(run, "Classification does not support distillation")
 
 
 LAYER_FLAGS = {"init_layers": "2,0", "bert_config_file": None}
@@ -447,8 +447,7 @@ def test_student_is_initialized_from_selected_layers(tiny, three_layer_model, tm
     assert ": 2, 0, counting from 0" in run_log.text
     config = json.loads((tmp_path / "out" / "bert_config.json").read_text())
     assert config["num_hidden_layers"] == 2
-    prefix = str(three_layer_model / "bert_model.ckpt")
-    source_weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    source_weights = values_of(str(three_layer_model / "bert_model.ckpt"))
     student_weights = read_weights(tmp_path / "out", step=0)
     source_layers = {"layer_0": "layer_2", "layer_1": "layer_0"}
     encoder = {name for name in student_weights if name.startswith("bert/") and "adam" not in name}
@@ -472,8 +471,7 @@ def test_layers_from_other_checkpoint_formats(tiny, three_layer_model, tmp_path)
     classification.run(options(tiny, tmp_path, **TRAINING, **LAYER_FLAGS, init_checkpoint=folder))
     student_weights = read_weights(tmp_path / "out", step=0)
     name = "bert/encoder/layer_{}/output/dense/kernel"
-    prefix = str(three_layer_model / "bert_model.ckpt")
-    source_weights = dict(checkpoint.read(prefix, [name.format(0), name.format(2)]))
+    source_weights = values_of(str(three_layer_model / "bert_model.ckpt"))
     for layer, source_layer in ((0, 2), (1, 0)):
         np.testing.assert_array_equal(
             student_weights[name.format(layer)], source_weights[name.format(source_layer)]
@@ -513,37 +511,8 @@ def test_invalid_init_layers(tiny, three_layer_model, tmp_path, changes, message
 def test_different_hidden_size_is_rejected(tiny, three_layer_model, tmp_path):
     config = dataclasses.replace(tiny.config, hidden_size=8)
     (tmp_path / "narrow.json").write_text(config.to_json_string())
-    changes = {
-        "bert_config_file": str(tmp_path / "narrow.json"),
-        "init_checkpoint": str(three_layer_model),
-    }
+    flags = {**TRAINING, "init_checkpoint": str(three_layer_model)}
+    flags["bert_config_file"] = str(tmp_path / "narrow.json")
     message = r"word_embeddings \(checkpoint \[\d+, 16\], model \[\d+, 8\]\)"
     for layers in (None, "1"):
-        _assert_rejected(
-            options(tiny, tmp_path, **TRAINING, **changes, init_layers=layers), message
-        )
-
-
-@pytest.mark.slow
-def test_problem_types_of_custom_datasets(tiny, tiny_of_two_layers, tmp_path):
-    texts = ["good film", "bad plot", "slow story", "fast", "it was not good", "the film", "a", "b"]
-    rows = {
-        "regression": [(text, len(text) / 10) for text in texts],
-        "multilabel": [(text, [["x", "y"], ["x"], []][n % 3]) for n, text in enumerate(texts)],
-    }
-    for problem_type, columns in rows.items():
-        folder = tmp_path / problem_type
-        folder.mkdir()
-        lines = [json.dumps({"text": text, "label": label}) for text, label in columns]
-        for split in ("train", "dev"):
-            (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-        flags = {"task_name": "tsv", "data_dir": str(folder), "text_column": "text"}
-        flags |= {"label_column": "label", **TRAINING}
-        out = folder / "teacher"
-        classification.run(options(tiny_of_two_layers, folder, **flags, output_dir=str(out)))
-        run = student_options(tiny, out, folder, **flags, do_eval=True)
-        assert np.isfinite(classification.run(run).metrics["loss"])
-        num_logits = {"regression": 1, "multilabel": 2}[problem_type]
-        feature = Feature("teacher_logits", num_logits, "float32")
-        rows = read_train_records(folder / "out", [feature])
-        assert rows["teacher_logits"].shape == (8, num_logits)
+        _assert_rejected(options(tiny, tmp_path, **flags, init_layers=layers), message)

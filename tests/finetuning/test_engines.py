@@ -21,6 +21,8 @@ from bert_tf.options import ExportOptions, ExtractionOptions
 from bert_tf.tasks import classification, extraction
 from bert_tf.tasks.classification.options import ClassifierOptions
 from tests.api.test_predictor import CONTEXT, SMALL_BERT, trained  # noqa: F401
+from tests.checkpoints.formats.conftest import values_of
+from tests.finetuning.helpers import write_json_lines
 from tests.oracle import ROOT
 from tests.tasks.classification.test_custom_runs import custom_options, sentences
 
@@ -31,6 +33,13 @@ INPUTS = {
     "squad": [("what was fast", CONTEXT), ("what was the film", "the film")],
     "ner": ["a good film was not slow", ("the", "film"), "film " * 40],
 }
+
+
+def export(folder, out, engine):
+    """Exports the model in a folder to the folder `out`, and returns its path."""
+    return export_model.run(
+        ExportOptions(model_dir=str(folder), export_dir=str(out), format=engine)
+    )
 
 
 def rounded(prediction):
@@ -73,8 +82,7 @@ def test_prediction_does_not_import_tensorflow(trained, tmp_path, engine):  # no
     flags = {**use, "script": "extract_features", "layers": "-1", "pooling": "mean"}
     cases = [(str(trained.folder / task), use, inputs) for task, inputs in INPUTS.items()]
     for task, folder in (("mrpc", trained.folder / "mrpc"), ("encoder", SMALL_BERT)):
-        out = str(tmp_path / task)
-        export_model.run(ExportOptions(model_dir=str(folder), export_dir=out, format=engine))
+        out = export(folder, tmp_path / task, engine)
         cases.append((out, use if task == "mrpc" else flags, PAIRS))
     expected = []
     for folder, flags, inputs in cases:
@@ -109,25 +117,16 @@ def test_export_is_reused_for_the_same_checkpoint(trained, tmp_path, engine):  #
 def test_each_checkpoint_has_its_own_export(tiny, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("a good film\n")
-    model = tmp_path / "model"
-    shutil.copytree(SMALL_BERT, model)
+    model = shutil.copytree(SMALL_BERT, tmp_path / "model")
     rng = np.random.default_rng(0)
-    prefix = str(model / "bert_model.ckpt")
-    values = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    values = values_of(str(model / "bert_model.ckpt"))
     noisy = {name: value + rng.normal(0, 0.1, value.shape) for name, value in values.items()}
     checkpoint.write(str(model / "noisy.ckpt"), {n: np.float32(v) for n, v in noisy.items()})
 
     def extract(name, engine, **flags):
-        options = ExtractionOptions(
-            input_file=str(texts),
-            output_file=str(tmp_path / "out.npz"),
-            init_checkpoint=str(model / name),
-            layers="-1",
-            pooling="mean",
-            engine=engine,
-            **flags,
-        )
-        extraction.run(options)
+        files = {"input_file": str(texts), "output_file": str(tmp_path / "out.npz")}
+        flags |= {"init_checkpoint": str(model / name), "layers": "-1", "pooling": "mean"}
+        extraction.run(ExtractionOptions(**files, **flags, engine=engine))
         return np.load(tmp_path / "out.npz")["features"]
 
     settings = json.loads((model / "bert_config.json").read_text())
@@ -142,10 +141,8 @@ def test_each_checkpoint_has_its_own_export(tiny, tmp_path):
 
 
 def test_casing_of_an_export_is_checked(trained, tmp_path):  # noqa: F811
-    out = str(tmp_path / "onnx")
     folder = str(trained.folder / "mrpc")
-    export_model.run(ExportOptions(model_dir=folder, export_dir=out, format="onnx"))
-    for path in (folder, out):
+    for path in (folder, export(folder, tmp_path / "onnx", "onnx")):
         with pytest.raises(UserError, match="do_lower_case"):
             Predictor.from_output_dir(path, engine="onnx", do_lower_case=False)
     flags = {"model_dir": folder, "export_dir": str(tmp_path / "file"), "format": "onnx"}
@@ -157,24 +154,20 @@ def test_casing_of_an_export_is_checked(trained, tmp_path):  # noqa: F811
         export_model.run(ExportOptions(**flags))
 
 
+def predict_mrpc(tiny, output_dir):
+    flags = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
+    return {**tiny.flags, **flags, "output_dir": str(output_dir)}
+
+
 def test_script_requires_a_checkpoint(tiny, tmp_path):
-    options = ClassifierOptions(
-        **tiny.flags,
-        task_name="MRPC",
-        data_dir=str(tiny.folder / "mrpc"),
-        output_dir=str(tmp_path),
-        do_predict=True,
-        engine="onnx",
-    )
     with pytest.raises(UserError, match="has no checkpoint to export"):
-        classification.run(options)
+        classification.run(ClassifierOptions(**predict_mrpc(tiny, tmp_path), engine="onnx"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_predictor_from_an_export(trained, tmp_path, engine):  # noqa: F811
     folder, out = trained.folder / "mrpc", tmp_path / "exported"
-    options = ExportOptions(model_dir=str(folder), export_dir=str(out), format=engine)
-    export_model.run(options)
+    export(folder, out, engine)
     expected = Predictor.from_output_dir(folder)(PAIRS)
     predictions = Predictor.from_output_dir(out, engine=engine)(PAIRS)
     assert [*map(rounded, predictions)] == [*map(rounded, expected)]
@@ -194,18 +187,9 @@ def test_script_evaluates_and_predicts(trained, tiny, tmp_path):  # noqa: F811
     for engine in ("tensorflow", *ENGINES):
         folder = tmp_path / engine
         shutil.copytree(trained.folder / "mrpc", folder, ignore=shutil.ignore_patterns(*ENGINES))
-        options = ClassifierOptions(
-            task_name="MRPC",
-            data_dir=str(tiny.folder / "mrpc"),
-            vocab_file=str(folder / "vocab.txt"),
-            bert_config_file=str(folder / "bert_config.json"),
-            max_seq_length=24,
-            output_dir=str(folder),
-            do_eval=True,
-            do_predict=True,
-            engine=engine,
-        )
-        metrics = classification.run(options).metrics
+        flags = {**predict_mrpc(tiny, folder), "vocab_file": str(folder / "vocab.txt")}
+        flags |= {"bert_config_file": str(folder / "bert_config.json"), "do_eval": True}
+        metrics = classification.run(ClassifierOptions(**flags, engine=engine)).metrics
         lines = (folder / "test_results.tsv").read_text().splitlines()
         results[engine] = metrics, np.array([line.split("\t") for line in lines], float)
     expected_metrics, expected_rows = results.pop("tensorflow")
@@ -219,21 +203,13 @@ def test_script_evaluates_and_predicts(trained, tiny, tmp_path):  # noqa: F811
 def test_features_match_tensorflow(tmp_path, pooling):
     texts = tmp_path / "texts.txt"
     texts.write_text("A film to remember\nthe plot was slow ||| and long\n")
-    model = tmp_path / "model"
-    shutil.copytree(SMALL_BERT, model)
+    model = shutil.copytree(SMALL_BERT, tmp_path / "model")
     features = {}
     for engine in ("tensorflow", *ENGINES):
         output = tmp_path / f"{engine}.npz"
-        extraction.run(
-            ExtractionOptions(
-                input_file=str(texts),
-                output_file=str(output),
-                init_checkpoint=str(model),
-                layers="-1,0",
-                pooling=pooling,
-                engine=engine,
-            )
-        )
+        flags = {"input_file": str(texts), "output_file": str(output), "layers": "-1,0"}
+        flags |= {"init_checkpoint": str(model), "pooling": pooling, "engine": engine}
+        extraction.run(ExtractionOptions(**flags))
         features[engine] = np.load(output)["features"]
     expected = features.pop("tensorflow")
     for values in features.values():
@@ -241,13 +217,11 @@ def test_features_match_tensorflow(tmp_path, pooling):
 
 
 def test_features_from_an_encoder_export(tmp_path):
-    out = str(tmp_path / "onnx")
-    export_model.run(ExportOptions(model_dir=SMALL_BERT, export_dir=out, format="onnx"))
+    out = export(SMALL_BERT, tmp_path / "onnx", "onnx")
     flags = {"script": "extract_features", "pooling": "mean", "engine": "onnx"}
     predictor = Predictor.from_output_dir(out, layers="-1", **flags)
-    expected = Predictor.from_output_dir(
-        SMALL_BERT, "extract_features", pooling="mean", layers="-1"
-    )("a film")
+    tensorflow = {**flags, "engine": "tensorflow"}
+    expected = Predictor.from_output_dir(SMALL_BERT, layers="-1", **tensorflow)("a film")
     np.testing.assert_allclose(predictor("a film").values, expected.values, atol=1e-5)
     with pytest.raises(UserError, match="has only the last layer: pass --layers=-1"):
         Predictor.from_output_dir(out, layers="0", **flags)
@@ -267,20 +241,17 @@ def test_features_from_an_encoder_export(tmp_path):
     ],
 )
 def test_incompatible_flags_are_rejected(tiny, tmp_path, flags, message):
-    options = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
-    options |= {**tiny.flags, "output_dir": str(tmp_path)}
     with pytest.raises(UserError, match=message):
-        ClassifierOptions(**{**options, **flags}).check()
+        ClassifierOptions(**predict_mrpc(tiny, tmp_path), **flags).check()
 
 
 def test_scripts_say_what_to_pass_instead_of_an_export(trained, tiny, tmp_path):  # noqa: F811
-    export = {"export_dir": str(tmp_path / "onnx"), "format": "onnx"}
-    export_model.run(ExportOptions(model_dir=str(trained.folder / "mrpc"), **export))
+    exported = export(trained.folder / "mrpc", tmp_path / "onnx", "onnx")
     flags = {"task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc"), "do_eval": True}
     message = "onnx contains no checkpoint"
     for folders in (
-        {"init_checkpoint": export["export_dir"], "output_dir": str(tmp_path / "out")},
-        {"output_dir": export["export_dir"]},
+        {"init_checkpoint": exported, "output_dir": str(tmp_path / "out")},
+        {"output_dir": exported},
     ):
         with pytest.raises(UserError, match=message):
             classification.run(ClassifierOptions(**flags, **folders, engine="onnx"))
@@ -288,10 +259,8 @@ def test_scripts_say_what_to_pass_instead_of_an_export(trained, tiny, tmp_path):
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_damaged_model_is_rejected(trained, tmp_path, engine):  # noqa: F811
-    out = tmp_path / "exported"
-    flags = {"model_dir": str(trained.folder / "mrpc"), "export_dir": str(out), "format": engine}
-    export_model.run(ExportOptions(**flags))
-    Path(out / MODEL_FILES[engine]).write_bytes(b"not a model")
+    out = export(trained.folder / "mrpc", tmp_path / "exported", engine)
+    Path(out, MODEL_FILES[engine]).write_bytes(b"not a model")
     with pytest.raises(UserError, match=rf"load .*{MODEL_FILES[engine]}: "):
         Predictor.from_output_dir(out, engine=engine)
 
@@ -301,14 +270,12 @@ def test_problem_type_of_an_export(tiny, tmp_path, run_log, kind):
     labels = {"multilabel": [["a"], [], ["a", "b"]], "regression": [0.5, 1.0, 2.25]}[kind]
     texts = sentences(12)
     rows = [{"text": text, "label": labels[n % 3]} for n, text in enumerate(texts)]
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "train.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    write_json_lines(tmp_path / "data" / "train.jsonl", rows)
     flags = {"do_train": True, "dev_fraction": 0.0, "num_train_epochs": 1.0}
     run = custom_options(tiny, tmp_path, **flags)
     classification.run(run)
     out, exported = tmp_path / "out", tmp_path / "exported"
-    options = ExportOptions(model_dir=str(out), export_dir=str(exported), format="onnx")
-    export_model.run(options)
+    export(out, exported, "onnx")
     expected = [*map(rounded, Predictor.from_output_dir(out)(texts))]
     predictor = Predictor.from_output_dir(exported, engine="onnx")
     assert [*map(rounded, predictor(texts))] == expected
@@ -328,9 +295,8 @@ def test_problem_type_of_an_export(tiny, tmp_path, run_log, kind):
 
 
 def test_edited_labels_are_checked(trained, tmp_path):  # noqa: F811
-    shutil.copytree(trained.folder / "ner", tmp_path / "run")
-    run, out = str(tmp_path / "run"), str(tmp_path / "exported")
-    export_model.run(ExportOptions(model_dir=run, export_dir=out, format="onnx"))
+    run = shutil.copytree(trained.folder / "ner", tmp_path / "run")
+    out = export(run, tmp_path / "exported", "onnx")
     Predictor.from_output_dir(run, engine="onnx")
     for folder in (run, out):
         with open(os.path.join(folder, "labels.txt"), "a") as file:
@@ -354,7 +320,6 @@ def test_threads_share_a_predictor(trained, engine):  # noqa: F811
 )
 def test_missing_runtime_is_reported_before_any_work(tiny, tmp_path, monkeypatch, engine, module):
     monkeypatch.setitem(sys.modules, module, None)
-    options = {"do_predict": True, "task_name": "MRPC", "data_dir": str(tiny.folder / "mrpc")}
-    options |= {**tiny.flags, "output_dir": str(tmp_path), "engine": engine}
+    flags = {**predict_mrpc(tiny, tmp_path), "engine": engine, "precision": "int8"}
     with pytest.raises(UserError, match=rf'pip install "bert_tf\[{engine}\]"'):
-        ClassifierOptions(**options, precision="int8").check()
+        ClassifierOptions(**flags).check()

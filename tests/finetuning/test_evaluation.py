@@ -16,6 +16,8 @@ from bert_tf.runs import output_dir
 from bert_tf.tasks import classification
 from bert_tf.training.curve import TrainingCurve
 from bert_tf.training.evaluation import EvalCallback, Monitor
+from tests.checkpoints.formats.conftest import assert_same, values_of
+from tests.finetuning.helpers import rows_of
 from tests.tasks.classification.test_task import options
 
 # A high learning rate makes the metrics fluctuate.
@@ -64,19 +66,12 @@ def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
     assert len({evaluation["eval_loss"] for evaluation in history["evaluations"]}) > 1
     assert best["step"] < 27
     # Evaluating the saved weights in a different folder gives the same metrics.
-    rerun = options(
-        tiny,
-        tmp_path,
-        do_eval=True,
-        do_predict=True,
-        init_checkpoint=str(out / "best" / "model.ckpt"),
-        output_dir=str(tmp_path / "rerun"),
-    )
-    metrics = classification.run(rerun).metrics
+    flags = {"init_checkpoint": str(out / "best" / "model.ckpt"), "do_predict": True}
+    flags |= {"output_dir": str(tmp_path / "rerun"), "do_eval": True}
+    metrics = classification.run(options(tiny, tmp_path, **flags)).metrics
     assert metrics["eval_loss"] == pytest.approx(best["eval_loss"], abs=1e-6)
     assert metrics["eval_accuracy"] == pytest.approx(best["eval_accuracy"], abs=1e-6)
-    names = ("test_results.tsv", "test_predictions.tsv")
-    for name in names:
+    for name in ("test_results.tsv", "test_predictions.tsv"):
         assert (tmp_path / "rerun" / name).read_text() == (out / name).read_text()
     assert checkpoint.step_of(str(out / "best" / "model.ckpt")) == best["step"]
     for folder in (out, out / "best"):
@@ -85,11 +80,8 @@ def test_best_weights_are_saved_and_used(trained, tiny, tmp_path):
 
 def test_predictor_loads_the_best_weights(trained):
     _, _, out = trained
-    lines = (out / "test_predictions.tsv").read_text().splitlines()
-    assert lines[0].split("\t") == [
-        "id", "text", "text_pair", "label", "probability_0", "probability_1"
-    ]  # fmt: skip
-    rows = [line.split("\t") for line in lines[1:]]
+    header, *rows = rows_of(out / "test_predictions.tsv")
+    assert header == ["id", "text", "text_pair", "label", "probability_0", "probability_1"]
     for folder in (out, out / "best"):
         predictions = Predictor.from_output_dir(folder)([(row[1], row[2]) for row in rows])
         assert [prediction.label for prediction in predictions] == [row[3] for row in rows]
@@ -108,15 +100,12 @@ def test_repeated_command_skips_training(trained):
 def test_evaluation_does_not_change_training(trained, tiny, tmp_path):
     _, _, out = trained
     classification.run(options(tiny, tmp_path, **TRAINING))
-    prefixes = [str(folder / "model.ckpt-27") for folder in (out, tmp_path / "out")]
-    evaluated, plain = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
-    for name, value in evaluated.items():
-        np.testing.assert_array_equal(plain[name], value, err_msg=name)
+    assert_same(str(tmp_path / "out" / "model.ckpt-27"), str(out / "model.ckpt-27"))
 
 
 def test_training_curve(trained):
     _, _, out = trained
-    rows = [line.split("\t") for line in (out / "training_curve.tsv").read_text().splitlines()]
+    rows = rows_of(out / "training_curve.tsv")
     assert rows[0] == ["step", "loss", "learning_rate"]
     assert [int(row[0]) for row in rows[1:]] == list(range(1, 28))
     assert all(0 < float(row[1]) < 20 for row in rows[1:])
@@ -184,10 +173,8 @@ def test_resumed_training_continues_evaluations(trained, tiny, tmp_path, monkeyp
 
 def test_several_runs(tiny, tmp_path):
     short_training = {**TRAINING, "num_train_epochs": 2.0}
-    results = classification.run(
-        options(tiny, tmp_path, **short_training, num_runs=3, random_seed=7)
-    )
-    out = tmp_path / "out"
+    out, runs = tmp_path / "out", {"num_runs": 3, "random_seed": 7}
+    results = classification.run(options(tiny, tmp_path, **short_training, **runs))
     summary = _read_json(out / "runs.json")
     assert [run["random_seed"] for run in summary["runs"]] == [7, 8, 9]
     run_metrics = [_read_json(out / f"run_{n}" / "eval_results.json") for n in (1, 2, 3)]
@@ -200,10 +187,8 @@ def test_several_runs(tiny, tmp_path):
     assert results.metrics["eval_loss"] == summary["mean"]["eval_loss"]
     # Records are written once, and each run equals a single run with its seed.
     assert not list(out.glob("run_*/*.tf_record"))
-    single_run = options(
-        tiny, tmp_path, **short_training, random_seed=8, output_dir=str(tmp_path / "single_run")
-    )
-    metrics = classification.run(single_run).metrics
+    single_run = {"random_seed": 8, "output_dir": str(tmp_path / "single_run")}
+    metrics = classification.run(options(tiny, tmp_path, **short_training, **single_run)).metrics
     assert float(str(metrics["eval_loss"])) == run_metrics[1]["eval_loss"]
 
 
@@ -211,9 +196,8 @@ def test_frozen_layers_do_not_change(tiny_of_two_layers, tmp_path):
     tiny = tiny_of_two_layers
     run = options(tiny, tmp_path, **TRAINING, freeze_layers=1, recompute_layers=True)
     classification.run(run)
-    last = checkpoint.latest(str(tmp_path / "out"))
-    after = dict(checkpoint.read(last, checkpoint.shapes(last)))
-    before = dict(checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint)))
+    after = values_of(checkpoint.latest(str(tmp_path / "out")))
+    before = values_of(tiny.checkpoint)
     assert before.keys() <= after.keys()
     unchanged = {name for name, value in before.items() if np.array_equal(after[name], value)}
     frozen = {n for n in before if n.startswith(("bert/embeddings", "bert/encoder/layer_0"))}

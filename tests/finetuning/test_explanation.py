@@ -1,6 +1,5 @@
 """Integrated gradients: exact on known functions, and complete and in the right units on models."""
 
-import dataclasses
 import re
 from html import unescape
 from types import SimpleNamespace
@@ -18,8 +17,8 @@ from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 
-# Columns of labels -> epochs of training.
-MODELS = dict.fromkeys(("label", "praise,slow", "price", "price,weight"), 10.0)
+# The columns of labels of each model.
+MODELS = ("label", "praise,slow", "price", "price,weight")
 
 
 @pytest.fixture(scope="module")
@@ -34,11 +33,11 @@ def predictors(tiny, tmp_path_factory):
     header = ("text", "label", "praise", "slow", "price", "weight")
     write(folder / "data", "train.tsv", rows, header)
     found = {}
-    for columns, epochs in MODELS.items():
-        flags = {"label_column": columns, "num_train_epochs": epochs, "learning_rate": 2e-3}
-        run = custom_options(tiny, folder, **flags, do_train=True, max_seq_length=16)
+    flags = {"num_train_epochs": 10.0, "learning_rate": 2e-3, "max_seq_length": 16}
+    for columns in MODELS:
         out = str(folder / columns)
-        classification.run(dataclasses.replace(run, output_dir=out))
+        run = {**flags, "label_column": columns, "output_dir": out, "do_train": True}
+        classification.run(custom_options(tiny, folder, **run))
         found[columns] = Predictor(out)
     return found
 
@@ -157,25 +156,18 @@ def test_many_steps_are_computed_in_parts(predictors, monkeypatch):
     assert actual.difference == pytest.approx(expected.difference, rel=1e-4)
 
 
+FEATURES = {"script": "extract_features", "layers": "-1"}
+
+
 @pytest.mark.parametrize(
     ("columns", "flags", "arguments", "message"),
     [
         ("label", {}, {"label": "prise"}, "label must be one of: other, praise. Received: 'prise'"),
         ("price,weight", {}, {}, "label must be one of: price, weight. Received: None"),
-        (
-            "price",
-            {},
-            {"label": "price"},
-            "label must be one of: none, for a model with a single number",
-        ),
+        ("price", {}, {"label": "price"}, "must be one of: none, for a model with a single number"),
         ("label", {"long_text": "windows"}, {}, "needs a shorter text, or long_text="),
         ("label", {"engine": "onnx"}, {}, 'pass engine="tensorflow" to'),
-        (
-            "label",
-            {"script": "extract_features", "layers": "-1"},
-            {},
-            "a model that was fine-tuned with run_class",
-        ),
+        ("label", FEATURES, {}, "a model that was fine-tuned with run_class"),
     ],
 )
 def test_unsupported_explanations(predictors, columns, flags, arguments, message):

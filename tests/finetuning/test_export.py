@@ -19,6 +19,7 @@ from bert_tf.options import ConversionOptions, ExportOptions
 from bert_tf.saved_models import modules
 from bert_tf.tasks import classification, ner, squad
 from bert_tf.tokenization import FullTokenizer
+from tests.finetuning.helpers import rows_of
 from tests.oracle import golden
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 from tests.tasks.classification.test_task import options
@@ -42,9 +43,13 @@ print(json.dumps({n: [x.decode() for x in v] if n == "label" else v for n, v in 
 
 def serve(folder, signature, tmp_path, **inputs):
     command = [sys.executable, "-c", SERVING_PROGRAM, str(folder), signature, json.dumps(inputs)]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    return json.loads(output_of(command, cwd=tmp_path))
+
+
+def output_of(command, **settings):
+    result = subprocess.run(command, capture_output=True, text=True, **settings)
     assert result.returncode == 0, result.stderr[-2000:]
-    return json.loads(result.stdout)
+    return result.stdout
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +62,7 @@ def classifier(tiny, tmp_path_factory):
     run = custom_options(tiny, folder, **steps, learning_rate=1e-2)
     results = classification.run(run)
     assert results.files[-1] == str(folder / "out" / "export" / "1")
-    lines = (folder / "out" / "test_predictions.tsv").read_text().splitlines()
-    return folder / "out", [line.split("\t") for line in lines[1:]]
+    return folder / "out", rows_of(folder / "out" / "test_predictions.tsv")[1:]
 
 
 def test_text_signature(classifier, tmp_path):
@@ -89,10 +93,8 @@ def test_id_example_and_pair_signatures(classifier):
     folder = out / "export" / "1"
     assert (folder / "assets" / "labels.txt").read_text() == "good\nso-so\n"
     assert (folder / "assets" / "vocab.txt").exists()
-    assert (
-        json.loads((folder / "assets.extra" / "run.json").read_text())["flags"]["task_name"]
-        == "tsv"
-    )
+    run = json.loads((folder / "assets.extra" / "run.json").read_text())
+    assert run["flags"]["task_name"] == "tsv"
 
 
 def test_export_without_text_ops(classifier):
@@ -101,12 +103,9 @@ def test_export_without_text_ops(classifier):
     folder = str(out / "export" / "1" / "ids")
     ids = ["input_ids=[[2,5,9,3]]", "input_mask=[[1,1,1,1]]", "segment_ids=[[0,0,0,0]]"]
     flags = ["run", "--dir", folder, "--tag_set", "serve", "--signature_def", "ids"]
-    result = subprocess.run(
-        [*command, *flags, "--input_exprs", ";".join(ids)], capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
-    assert "Result for output key probabilities:" in result.stdout
-    assert "Result for output key label:" in result.stdout
+    output = output_of([*command, *flags, "--input_exprs", ";".join(ids)])
+    assert "Result for output key probabilities:" in output
+    assert "Result for output key label:" in output
 
 
 @pytest.mark.slow
@@ -150,24 +149,18 @@ def test_text_pairs(tiny, tmp_path):
     classification.run(run)
     out = tmp_path / "out"
     served = export_model.run(ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s")))
-    rows = [r.split("\t") for r in (out / "test_predictions.tsv").read_text().splitlines()[1:]]
-    model = tf.saved_model.load(served)
-    outputs = model.signatures["serving_default"](
-        text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
-    )
-    np.testing.assert_allclose(
-        outputs["probabilities"], np.float64([r[4:] for r in rows]), atol=1e-5
-    )
+    rows = rows_of(out / "test_predictions.tsv")[1:]
+    texts, others = (tf.constant([row[n] for row in rows]) for n in (1, 2))
+    pairs = {"text": texts, "text_pair": others}
+    outputs = tf.saved_model.load(served).signatures["serving_default"](**pairs)
+    probabilities = outputs["probabilities"]
+    np.testing.assert_allclose(probabilities, np.float64([r[4:] for r in rows]), atol=1e-5)
     assert [label.decode() for label in outputs["label"].numpy()] == [row[3] for row in rows]
     # With jit_compile, XLA compiles the signatures without string ops.
     compiled = ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "s"), jit_compile=True)
     model = tf.saved_model.load(export_model.run(compiled))
-    compiled_outputs = model.signatures["serving_default"](
-        text=tf.constant([row[1] for row in rows]), text_pair=tf.constant([row[2] for row in rows])
-    )
-    np.testing.assert_allclose(
-        compiled_outputs["probabilities"], outputs["probabilities"], atol=1e-5
-    )
+    compiled_outputs = model.signatures["serving_default"](**pairs)
+    np.testing.assert_allclose(compiled_outputs["probabilities"], probabilities, atol=1e-5)
 
 
 def test_export_uses_the_training_run(tiny, tmp_path, run_log):
@@ -176,15 +169,12 @@ def test_export_uses_the_training_run(tiny, tmp_path, run_log):
     classification.run(options(tiny, tmp_path, **flags, num_train_epochs=2.0, learning_rate=1e-2))
     folder = (tmp_path / "out").rename(tmp_path / "cased_or_not")
     assert (folder / "labels.txt").read_text() == "0\n1\n"
-    minimal_flags = {"text_input": False}
 
     def export(model_dir, name, **more):
-        export_options = ExportOptions(
-            model_dir=str(model_dir), export_dir=str(tmp_path / name), **more
-        )
-        return find_source(export_model.run(export_options))
+        folders = {"model_dir": str(model_dir), "export_dir": str(tmp_path / name)}
+        return find_source(export_model.run(ExportOptions(**folders, **more)))
 
-    task = export(folder, "task", **minimal_flags)
+    task = export(folder, "task", text_input=False)
     assert task.do_lower_case is True
     assert task.labels == ["0", "1"]
     assert task.vocab_file.endswith("assets/vocab.txt")
@@ -192,26 +182,18 @@ def test_export_uses_the_training_run(tiny, tmp_path, run_log):
     ((_, best),) = checkpoint.read(str(folder / "best" / "model.ckpt"), ["bert/pooler/dense/bias"])
     ((_, bias),) = encoder.read(["bert/pooler/dense/bias"])
     np.testing.assert_array_equal(bias, best)
-    stripped = ConversionOptions(
-        output=str(tmp_path / "stripped" / "model.ckpt"), strip_optimizer=True
-    )
-    (tmp_path / "stripped").mkdir()
-    convert(find_source(str(folder)), stripped)
-    reexported = export(tmp_path / "stripped", "reexported", **minimal_flags)
+    stripped = tmp_path / "stripped"
+    stripped.mkdir()
+    request = ConversionOptions(output=str(stripped / "model.ckpt"), strip_optimizer=True)
+    convert(find_source(str(folder)), request)
+    reexported = export(stripped, "reexported", text_input=False)
     assert reexported.shapes()["output_weights"] == [2, 16]
-    (tmp_path / "stripped" / "run.json").unlink()
+    (stripped / "run.json").unlink()
     with pytest.raises(UserError, match=r"a model of an unknown task, with output_weights"):
-        export(tmp_path / "stripped", "reexported", max_seq_length=24)
-    task_flags = {
-        "form": "task",
-        "script": "run_classifier",
-        "task_name": "mrpc",
-        "max_seq_length": 24,
-    }
-    assert export(tmp_path / "stripped", "named", **task_flags, **minimal_flags).labels == [
-        "0",
-        "1",
-    ]
+        export(stripped, "reexported", max_seq_length=24)
+    flags = {"form": "task", "script": "run_classifier", "task_name": "mrpc"}
+    named = export(stripped, "named", **flags, max_seq_length=24, text_input=False)
+    assert named.labels == ["0", "1"]
 
 
 def test_empty_batch(classifier):
@@ -244,9 +226,8 @@ def test_exported_tokenizer_needs_only_tensorflow(tmp_path):
     texts = [text for text, _ in encoded_golden_texts()]
     (tmp_path / "texts").write_text(",".join(text.hex() for text in texts))
     command = [sys.executable, "-c", SESSION_PROGRAM, str(tmp_path / "export")]
-    result = subprocess.run([*command, str(tmp_path / "texts")], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr[-2000:]
-    for text, ids in zip(texts, json.loads(result.stdout), strict=True):
+    found = json.loads(output_of([*command, str(tmp_path / "texts")]))
+    for text, ids in zip(texts, found, strict=True):
         tokens = ["[CLS]", *tokenizer.tokenize(text)[: length - 2], "[SEP]"]
         padding = ["[PAD]"] * (length - len(tokens))
         assert ids == tokenizer.convert_tokens_to_ids([*tokens, *padding])
@@ -266,13 +247,10 @@ def ner_folder(tmp_path):
 def test_question_answering_export(tiny, squad_folder):
     squad.run(test_squad.options(tiny, squad_folder, do_train=True, do_export=True))
     model = tf.saved_model.load(str(squad_folder / "out" / "export" / "1"))
-    outputs = model.signatures["serving_default"](
-        text=tf.constant(["a b"]), text_pair=tf.constant(["the good film"])
-    )
-    assert (
-        outputs["start_logits"].shape == outputs["end_logits"].shape == outputs["input_ids"].shape
-    )
-    assert outputs["input_ids"].shape == (1, 8)
+    texts = {"text": tf.constant(["a b"]), "text_pair": tf.constant(["the good film"])}
+    outputs = model.signatures["serving_default"](**texts)
+    for name in ("start_logits", "end_logits", "input_ids"):
+        assert outputs[name].shape == (1, 8)
 
 
 @pytest.mark.slow
@@ -295,9 +273,8 @@ def test_encoder_and_preprocessor_exports(tiny_of_two_layers, tmp_path):
     encoder, preprocessor = exports["encoder"], exports["preprocessor"]
     texts = tf.constant(["the good film", "a plot, it was not slow"])
     inputs = preprocessor(texts)
-    assert {name: value.shape for name, value in inputs.items()} == dict.fromkeys(
-        ("input_word_ids", "input_mask", "input_type_ids"), (2, 20)
-    )
+    assert {*inputs} == {"input_word_ids", "input_mask", "input_type_ids"}
+    assert {value.shape for value in inputs.values()} == {(2, 20)}
     ids = preprocessor.tokenize(texts)
     pairs = preprocessor.bert_pack_inputs([ids, ids], seq_length=9)
     assert pairs["input_word_ids"].shape == (2, 9)
@@ -349,12 +326,10 @@ def test_invalid_options(tiny, tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny.folder, tmp_path / "run")
     (tmp_path / "run" / "run.json").write_text('{"script": "run_pretraining", "flags": {}}')
-    placeholders = {"{tmp}": str(tmp_path), "{tiny}": str(tiny.folder)}
-    for placeholder, path in placeholders.items():
-        flags = {
-            name: value.replace(placeholder, path) if isinstance(value, str) else value
-            for name, value in flags.items()
-        }
+    for name, value in flags.items():
+        if isinstance(value, str):
+            folder = value.replace("{tmp}", str(tmp_path)).replace("{tiny}", str(tiny.folder))
+            flags = {**flags, name: folder}
     with pytest.raises(UserError, match=message) as error:
         export_model.run(ExportOptions(**flags))
     assert "\n" not in str(error.value)

@@ -16,6 +16,8 @@ from bert_tf.options import ClassifierOptions, ConversionOptions, ExtractionOpti
 from bert_tf.tasks import classification, extraction
 from tests.tasks.classification.test_task import options
 
+CASED = {"script": "run_classifier", "flags": {"do_lower_case": False}}
+
 
 @pytest.fixture(scope="module")
 def model_sources(tiny, tmp_path_factory):
@@ -43,21 +45,20 @@ def model_sources(tiny, tmp_path_factory):
     }
 
 
+def _write_run(folder, model_folder):
+    """Writes the folder of a run that was trained on cased text."""
+    folder.mkdir(parents=True)
+    for path in model_folder.glob("bert_model.ckpt.*"):
+        shutil.copy(path, folder / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
+    (folder / "run.json").write_text(json.dumps(CASED))
+
+
 def _extract_features(tmp_path, init_checkpoint, **flags):
     texts = tmp_path / "texts.txt"
     texts.write_text("the good film\nit was not slow\n")
-    extraction.run(
-        ExtractionOptions(
-            input_file=str(texts),
-            output_file=str(tmp_path / "x.npz"),
-            output_format="npz",
-            pooling="mean",
-            layers="-1",
-            init_checkpoint=str(init_checkpoint),
-            max_seq_length=16,
-            **flags,
-        )
-    )
+    files = {"input_file": str(texts), "output_file": str(tmp_path / "x.npz")}
+    flags |= {"output_format": "npz", "pooling": "mean", "layers": "-1", "max_seq_length": 16}
+    extraction.run(ExtractionOptions(**files, **flags, init_checkpoint=str(init_checkpoint)))
     with np.load(tmp_path / "x.npz") as arrays:
         return arrays["features"]
 
@@ -72,18 +73,10 @@ def test_all_formats_give_the_same_features(tiny, tmp_path, model_sources, kind)
 @pytest.mark.slow
 def test_training_from_a_hugging_face_folder(tiny, tmp_path, model_sources):
     flags = {"do_train": True, "do_eval": True, "num_train_epochs": 1.0}
-    run = options(tiny, tmp_path, **flags)
-    expected = classification.run(run).metrics
-    run = options(
-        tiny,
-        tmp_path,
-        **flags,
-        init_checkpoint=str(model_sources["hugging_face"]),
-        bert_config_file=None,
-        vocab_file=None,
-        output_dir=str(tmp_path / "hugging_face"),
-    )
-    metrics = classification.run(run).metrics
+    expected = classification.run(options(tiny, tmp_path, **flags)).metrics
+    flags |= {"init_checkpoint": str(model_sources["hugging_face"]), "bert_config_file": None}
+    flags |= {"vocab_file": None, "output_dir": str(tmp_path / "hugging_face")}
+    metrics = classification.run(options(tiny, tmp_path, **flags)).metrics
     assert metrics["eval_loss"] == pytest.approx(expected["eval_loss"], abs=1e-6)
     for name in ("bert_config.json", "vocab.txt"):
         assert (tmp_path / "hugging_face" / name).exists()
@@ -100,27 +93,19 @@ def test_casing_is_read_from_the_tokenizer_config(tiny, tmp_path, model_sources)
 
 
 def test_casing_is_read_from_the_training_run(tiny, tmp_path, model_sources):
-    run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
     trained = shutil.copytree(model_sources["folder"], tmp_path / "trained")
-    (trained / "run.json").write_text(json.dumps(run_json))
+    (trained / "run.json").write_text(json.dumps(CASED))
     for path in (trained, trained / "bert_model.ckpt"):
         run = options(tiny, tmp_path, do_predict=True, init_checkpoint=str(path))
         with pytest.raises(UserError, match=r"--init_checkpoint=.* on cased text"):
             classification.run(run)
     # The casing of the resumed run takes precedence over that of --init_checkpoint.
-    output_dir = tmp_path / "out"
-    output_dir.mkdir()
-    for path in model_sources["folder"].glob("bert_model.ckpt.*"):
-        shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
-    (output_dir / "run.json").write_text(json.dumps(run_json))
+    _write_run(tmp_path / "out", model_sources["folder"])
     run = options(tiny, tmp_path, do_predict=True)
     with pytest.raises(UserError, match=r"--output_dir=.* on cased text"):
         classification.run(run)
-    assert sorted(path.suffix for path in output_dir.iterdir()) == [
-        ".data-00000-of-00001",
-        ".index",
-        ".json",
-    ]
+    suffixes = {path.suffix for path in (tmp_path / "out").iterdir()}
+    assert suffixes == {".data-00000-of-00001", ".index", ".json"}
 
 
 def test_tokenizer_settings_are_those_of_the_model(tiny, tmp_path, model_sources, run_log):
@@ -143,12 +128,7 @@ def test_tokenizer_settings_are_those_of_the_model(tiny, tmp_path, model_sources
 
 
 def test_casing_of_several_runs_is_checked(tiny, tmp_path, model_sources):
-    run_json = {"script": "run_classifier", "flags": {"do_lower_case": False}}
-    output_dir = tmp_path / "out" / "run_2"
-    output_dir.mkdir(parents=True)
-    for path in model_sources["folder"].glob("bert_model.ckpt.*"):
-        shutil.copy(path, output_dir / path.name.replace("bert_model.ckpt", "model.ckpt-9"))
-    (output_dir / "run.json").write_text(json.dumps(run_json))
+    _write_run(tmp_path / "out" / "run_2", model_sources["folder"])
     run = options(tiny, tmp_path, do_train=True, do_eval=True, num_runs=2)
     with pytest.raises(UserError, match=r"--output_dir=.* on cased text"):
         classification.run(run)
@@ -181,9 +161,8 @@ def test_lower_casing_with_a_cased_vocabulary_warns(tiny, tmp_path, run_log):
     vocab.write_text("\n".join([*tokens[:-3], "The", "Film", "Good"]), encoding="utf-8")
     for do_lower_case in (True, False):
         run_log.clear()
-        read_model_files(
-            options(tiny, tmp_path, vocab_file=str(vocab), do_lower_case=do_lower_case)
-        )
+        flags = {"vocab_file": str(vocab), "do_lower_case": do_lower_case}
+        read_model_files(options(tiny, tmp_path, **flags))
         assert ("For a cased model, set do_lower_case to false" in run_log.text) == do_lower_case
 
 
@@ -191,21 +170,15 @@ def test_missing_file_errors_name_the_flags(tiny, tmp_path, model_sources):
     (tmp_path / "weights_only").mkdir()
     for path in model_sources["folder"].glob("bert_model.ckpt*"):
         shutil.copy(path, tmp_path / "weights_only")
-    weights_only = options(
-        tiny,
-        tmp_path,
-        do_train=True,
-        init_checkpoint=str(tmp_path / "weights_only"),
-        vocab_file=None,
-    )
+    flags = {"init_checkpoint": str(tmp_path / "weights_only"), "vocab_file": None}
+    weights_only = options(tiny, tmp_path, do_train=True, **flags)
     with pytest.raises(UserError, match="Pass --vocab_file: none was found with --init"):
         classification.run(weights_only)
     without_model = ClassifierOptions(do_train=True, task_name="MRPC", data_dir="x", output_dir="y")
     with pytest.raises(UserError, match=r"required flags.*--init_checkpoint=FOLDER"):
         without_model.check()
-    unreadable = options(
-        tiny, tmp_path, do_train=True, init_checkpoint=str(tmp_path / "pytorch_model.bin")
-    )
-    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02}q\x00.")
+    weights = tmp_path / "pytorch_model.bin"
+    weights.write_bytes(b"\x80\x02}q\x00.")
+    unreadable = options(tiny, tmp_path, do_train=True, init_checkpoint=str(weights))
     with pytest.raises(UserError, match=r"pytorch_model\.bin"):
         classification.run(unreadable)

@@ -39,35 +39,35 @@ def test_read_label_map(tmp_path):
     assert labels_file(["two words", "{}"]) == {"labels.txt": path.read_text()}
 
 
-def test_label_map_from_transformers_config(tmp_path):
+@pytest.fixture
+def hugging_face(tmp_path):
+    """Returns a function that writes a folder whose configuration has labels."""
     folder = tmp_path / "hugging_face"
     source = find_source(str(ROOT / "examples/small_bert"))
     convert(source, ConversionOptions(output=str(folder), to="hugging_face"))
     config = json.loads((folder / "config.json").read_text())
-    options = ClassifierOptions(
-        task_name="tsv",
-        init_checkpoint=str(folder),
-        output_dir=str(tmp_path / "output"),
-    )
-    for names, expected in ((["yes", "no"], ["yes", "no"]), (["LABEL_0", "LABEL_1"], None)):
-        config["id2label"] = dict(enumerate(names))
-        (folder / "config.json").write_text(json.dumps(config))
-        if expected:
-            assert RunFolder.used_by(options).require_labels() == expected
-            continue
-        # transformers' default names do not count as labels.
-        with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
-            make_dataset(options, RunFolder.used_by(options))
+
+    def write(*labels):
+        labels = {"id2label": dict(enumerate(labels))}
+        (folder / "config.json").write_text(json.dumps(config | labels))
+        return str(folder)
+
+    return write
 
 
-def test_labels_in_another_order_than_in_a_configuration(tmp_path):
-    folder = tmp_path / "hugging_face"
-    source = find_source(str(ROOT / "examples/small_bert"))
-    convert(source, ConversionOptions(output=str(folder), to="hugging_face"))
-    config = json.loads((folder / "config.json").read_text())
-    config["id2label"] = {"0": "Positive", "1": "Negative"}
-    (folder / "config.json").write_text(json.dumps(config))
-    options = ClassifierOptions(task_name="tsv", init_checkpoint=str(folder), do_predict=True)
+def test_label_map_from_transformers_config(tmp_path, hugging_face):
+    flags = {"task_name": "tsv", "output_dir": str(tmp_path / "output")}
+    options = ClassifierOptions(**flags, init_checkpoint=hugging_face("yes", "no"))
+    assert RunFolder.used_by(options).require_labels() == ["yes", "no"]
+    # transformers' default names do not count as labels.
+    hugging_face("LABEL_0", "LABEL_1")
+    with pytest.raises(UserError, match="or --labels in the order of the model's outputs"):
+        make_dataset(options, RunFolder.used_by(options))
+
+
+def test_labels_in_another_order_than_in_a_configuration(tmp_path, hugging_face):
+    flags = {"init_checkpoint": hugging_face("Positive", "Negative"), "do_predict": True}
+    options = ClassifierOptions(task_name="tsv", **flags)
     message = "has the labels negative, positive, but .* with Positive, Negative .in its config"
     with pytest.raises(UserError, match=message):
         require_same_labels(["negative", "positive"], "--labels", options)
@@ -105,9 +105,7 @@ def test_label_order_must_match_the_published_task(tmp_path, run_log):
         warning = "the model names its outputs a, b, c: are they contradiction"
         assert (warning in run_log.text) == (file_labels == ["a", "b", "c"])
     (tmp_path / "labels.txt").write_text("ENTAILMENT\nNEUTRAL\nCONTRADICTION\n")
-    with pytest.raises(
-        UserError, match="Pass --task_name=tsv, which takes the order from the model"
-    ):
+    with pytest.raises(UserError, match="--task_name=tsv, which takes the order from the model"):
         _require_order(model_labels, RunFolder.used_by(options))
 
 

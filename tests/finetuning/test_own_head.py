@@ -20,14 +20,17 @@ from bert_tf.modeling import BertClassifier
 from bert_tf.options import ConversionOptions, ExportOptions, registry
 from bert_tf.saved_models.exported_folder import build_litert_model
 from bert_tf.saved_models.onnx_graph import build_onnx_model
+from tests.checkpoints.formats.conftest import values_of
 from tests.finetuning.own_relations import RelationClassifier, RelationOptions, Relations
 from tests.finetuning.own_task import BiEncoder, Retrieval, RetrievalOptions
 
 INPUTS = [("the good film was not slow", 1, 2), ("a plot was good", 0, 3), ("slow film", 0, 1)]
 
 
-def _write_run(folder, tiny, options, model, labels):
-    """Writes the folder of a training run; returns its checkpoint's variables."""
+def _write_run(folder, options_class, tiny, model, labels=()):
+    """Writes the folder of a training run; returns its checkpoint's variables, and its options."""
+    folder.mkdir()
+    options = options_class(**tiny.flags, init_checkpoint=tiny.checkpoint)
     variables = checkpoints.named_variables(model)
     rng = np.random.default_rng(5)
     values = {n: rng.normal(0, 0.5, v.shape).astype("float32") for n, v in variables.items()}
@@ -36,25 +39,20 @@ def _write_run(folder, tiny, options, model, labels):
     checkpoint.write(str(folder / "model.ckpt-1"), values)
     for name, text in model_files(options, Schema(tuple(labels))).items():
         (folder / name).write_text(text)
-    return values
+    return values, options
 
 
 @pytest.fixture
 def relations(tiny, tmp_path):
-    options = RelationOptions(**tiny.flags, init_checkpoint=tiny.checkpoint)
-    folder, labels = tmp_path / "run", ["other", "same", "third"]
-    folder.mkdir()
-    model = RelationClassifier(tiny.config, 3)
-    return folder, model, _write_run(folder, tiny, options, model, labels), options
+    folder, model = tmp_path / "run", RelationClassifier(tiny.config, 3)
+    labels = ["other", "same", "third"]
+    return folder, model, *_write_run(folder, RelationOptions, tiny, model, labels)
 
 
 @pytest.fixture
 def bi_encoder(tiny, tmp_path):
-    options = RetrievalOptions(**tiny.flags, init_checkpoint=tiny.checkpoint)
-    folder = tmp_path / "run"
-    folder.mkdir()
-    model = BiEncoder(tiny.config)
-    _write_run(folder, tiny, options, model, [])
+    folder, model = tmp_path / "run", BiEncoder(tiny.config)
+    _write_run(folder, RetrievalOptions, tiny, model)
     return folder, model
 
 
@@ -63,8 +61,7 @@ def _convert(source, output, **flags):
 
 
 def _values(folder):
-    prefix = str(folder / "bert_model.ckpt")
-    return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    return values_of(str(folder / "bert_model.ckpt"))
 
 
 @pytest.mark.parametrize("format", ["litert", "onnx"])
@@ -91,7 +88,7 @@ def test_saved_model_of_own_head_has_equal_outputs(relations, tmp_path):
     signature = tf.saved_model.load(version).signatures["serving_default"]
     ids = np.array([[2, 5, 6, 7, 3], [2, 8, 9, 10, 3]], "int32")
     rows = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": np.zeros_like(ids)}
-    rows["entity_positions"] = np.array([[1, 2], [3, 1]], "int32")
+    rows["positions"] = np.array([[1, 2], [3, 1]], "int32")
     actual = signature(**{name: tf.constant(value) for name, value in rows.items()})["logits"]
     np.testing.assert_allclose(actual, model(rows)["logits"], atol=1e-5)
 
@@ -199,7 +196,7 @@ def test_model_of_an_unregistered_task_is_not_converted(relations, tmp_path, mon
 
 
 def test_missing_input_is_named(tiny):
-    with pytest.raises(ValueError, match="The input 'entity_positions' is missing"):
+    with pytest.raises(ValueError, match="The input 'positions' is missing"):
         RelationClassifier(tiny.config, 2)({"input_ids": np.ones((2, 8), "int32")})
 
 
@@ -230,8 +227,3 @@ def test_formats_of_another_head_are_not_inherited(tiny, model_class):
     assert model.head_format is None
     assert build_litert_model(model)
     assert BertClassifier.head_format.model is BertClassifier
-
-
-def test_own_head_is_dropped_on_request(relations, tmp_path):
-    _convert(relations[0], tmp_path / "encoder", to="original", head="encoder")
-    assert not any(name.startswith("relation") for name in _values(tmp_path / "encoder"))

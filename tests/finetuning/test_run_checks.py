@@ -42,8 +42,7 @@ def trained(tiny, tmp_path_factory):
 
 @pytest.fixture
 def out(trained, tmp_path):
-    shutil.copytree(trained, tmp_path / "out")
-    return tmp_path / "out"
+    return shutil.copytree(trained, tmp_path / "out")
 
 
 def read_files(folder):
@@ -74,8 +73,7 @@ def test_skipped_training_warns_about_changes(tiny, out, tmp_path, run_log):
     (skipped,) = warning_messages(run_log)
     assert "Skipping training" in skipped
     run_log.clear()
-    data_dir = tmp_path / "flipped"
-    shutil.copytree(tiny.folder / "mrpc", data_dir)
+    data_dir = shutil.copytree(tiny.folder / "mrpc", tmp_path / "flipped")
     header, *rows = (data_dir / "train.tsv").read_text().splitlines()
     rows = [f"{1 - int(row[0])}{row[1:]}" for row in rows]
     (data_dir / "train.tsv").write_text("\n".join([header, *rows]) + "\n")
@@ -211,12 +209,10 @@ def test_damaged_run_json_is_an_error_in_all_scripts(tiny, out, tmp_path, text, 
         for model in ({}, started_from):
             with pytest.raises(UserError, match=message):
                 classification.run(options(tiny, tmp_path, **flags, **model))
+    conversion = ConversionOptions(input=str(out), output=str(tmp_path / "x.ckpt"))
     for function, run in (
         (export_model.run, ExportOptions(model_dir=str(out), export_dir=str(tmp_path / "export"))),
-        (
-            convert_checkpoint.run,
-            ConversionOptions(input=str(out), output=str(tmp_path / "x.ckpt")),
-        ),
+        (convert_checkpoint.run, conversion),
         (Predictor, str(out)),
     ):
         with pytest.raises(UserError, match=message):
@@ -232,11 +228,7 @@ def test_model_files_are_read_from_the_training_run(tiny, out, tmp_path):
     (out / "vocab.txt").unlink()
     with pytest.raises(UserError, match=f"none was found with --output_dir={out}"):
         classification.run(run)
-    other_dir = {
-        "vocab_file": None,
-        "init_checkpoint": None,
-        "output_dir": str(tmp_path / "new"),
-    }
+    other_dir = {"vocab_file": None, "init_checkpoint": None, "output_dir": str(tmp_path / "new")}
     with pytest.raises(UserError, match="Missing required flags: --vocab_file"):
         classification.run(options(tiny, tmp_path, **other_dir, do_predict=True))
 
@@ -259,12 +251,9 @@ def test_unusual_hyperparameters_warn(run_log, run, expected, tiny):
 
 
 def test_output_dir_of_another_script_is_rejected(tiny, out, tmp_path):
-    run = PretrainingOptions(
-        output_dir=str(out), do_train=True, bert_config_file=tiny.flags["bert_config_file"]
-    )
-    message = "has script=run_classifier, not run_pretraining"
-    with pytest.raises(UserError, match=message):
-        run_checks.check_resumed(run, "")
+    flags = {"output_dir": str(out), "bert_config_file": tiny.flags["bert_config_file"]}
+    with pytest.raises(UserError, match="has script=run_classifier, not run_pretraining"):
+        run_checks.check_resumed(PretrainingOptions(**flags, do_train=True), "")
 
 
 def write_run_dir(folder, script, **flags):
@@ -401,9 +390,8 @@ def test_changed_config_warns(tiny, tmp_path, run_log):
         run_log.clear()
         config_file.write_text(json.dumps({**tiny.config.to_dict(), **change}))
         read_model_files(options(tiny, tmp_path, bert_config_file=str(config_file)))
-        assert [expected in message for message in warning_messages(run_log)] == [True] * bool(
-            expected
-        )
+        found = [expected in message for message in warning_messages(run_log)]
+        assert found == [True] * bool(expected)
 
 
 def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
@@ -447,7 +435,3 @@ def test_files_changed_after_training_warn(tiny, out, tmp_path, run_log):
     (out / "run.json").write_text(json.dumps(metadata))
     Predictor.from_output_dir(out)(pair)
     assert changed_file_warnings() == []
-
-
-def test_copied_vocabulary_keeps_its_last_line_break(tiny, out):
-    assert (out / "vocab.txt").read_bytes() == (tiny.folder / "vocab.txt").read_bytes()

@@ -26,6 +26,7 @@ from bert_tf.options import (
     SquadOptions,
     registry,
 )
+from tests.finetuning.helpers import write_json_lines
 from tests.finetuning.own_task import RetrievalOptions
 from tests.own_tasks_page import page
 
@@ -35,8 +36,7 @@ SPLITS = {"train": "train", "eval": "dev", "predict": "test"}
 
 def write_rows(folder, rows):
     for name in SPLITS.values():
-        lines = (json.dumps(row) for row in rows)
-        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+        write_json_lines(folder / f"{name}.jsonl", rows)
 
 
 def table_options(flags, folder, labels, **more):
@@ -52,9 +52,8 @@ def classification(flags, folder):
 
 def windows(flags, folder):
     pairs = {"text_pair_column": "other", "class_weights": "balanced", "long_text": "windows"}
-    return table_options(
-        {**flags, "max_seq_length": 12}, folder, ["b", "a", "b", "c", "a"], **pairs
-    )
+    flags = {**flags, "max_seq_length": 12}
+    return table_options(flags, folder, ["b", "a", "b", "c", "a"], **pairs)
 
 
 def multilabel(flags, folder):
@@ -373,11 +372,8 @@ def test_evaluation_and_results(case, model):
         outputs = task.fetch(apply(task, model, rows), rows)
         arrays = {name: np.asarray(values) for name, values in outputs.items()}
         assert {len(values) for values in arrays.values()} == {len(rows["input_ids"])}
-        if (
-            "label_ids" in rows
-            and split == "eval"
-            and task.features(split) == task.features("train")
-        ):
+        has_targets = split == "eval" and task.features(split) == task.features("train")
+        if "label_ids" in rows and has_targets:
             arrays["loss"] = np.zeros(len(rows["input_ids"]), np.float32)
         predictions = task.decode(examples, arrays)
         assert len(predictions) == len(getattr(examples, "questions", examples))

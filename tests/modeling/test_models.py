@@ -28,6 +28,16 @@ from bert_tf.optimization import create_optimizer
 SMALL = BertConfig(99, 32, 5, 4, 37, max_position_embeddings=16, type_vocab_size=2)
 
 
+@functools.cache
+def _model():
+    return BertModel(SMALL)
+
+
+@functools.cache
+def _classifier():
+    return BertClassifier(SMALL, 2)
+
+
 @pytest.mark.parametrize("one_hot", [False, True])
 def test_word_embeddings_replace_those_of_the_ids(one_hot):
     model = BertModel(SMALL, use_one_hot_embeddings=one_hot)
@@ -45,18 +55,10 @@ def test_padding_does_not_change_outputs(length, padding, seed):
     ids = np.random.default_rng(seed).integers(0, 99, (2, length))
     mask = np.ones_like(ids)
     plain = model({"input_ids": ids, "input_mask": mask})["sequence_output"]
-    padded = model(
-        {
-            "input_ids": np.pad(ids, ((0, 0), (0, padding)), constant_values=3),
-            "input_mask": np.pad(mask, ((0, 0), (0, padding))),
-        }
-    )["sequence_output"]
+    width = ((0, 0), (0, padding))
+    inputs = {"input_ids": np.pad(ids, width, constant_values=3), "input_mask": np.pad(mask, width)}
+    padded = model(inputs)["sequence_output"]
     np.testing.assert_allclose(np.asarray(padded)[:, :length], np.asarray(plain), atol=1e-5)
-
-
-@functools.cache
-def _model():
-    return BertModel(SMALL)
 
 
 def test_symbolic_tensors_are_not_converted():
@@ -138,24 +140,15 @@ def test_attention_probabilities_are_optional():
     np.testing.assert_allclose(np.asarray(probabilities[0]).sum(-1), 1.0, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "suggestion"),
-    [
-        ("imput_mask", "input_mask"),
-        ("token_type_id", "segment_ids"),
-        ("padding_mask", "input_mask"),
-    ],
-)
+MEANT = {"imput_mask": "input_mask", "token_type_id": "segment_ids", "padding_mask": "input_mask"}
+
+
+@pytest.mark.parametrize(("name", "suggestion"), MEANT.items())
 @pytest.mark.parametrize("make_model", [lambda: _model(), lambda: _classifier()])
 def test_misspelled_input_names_are_rejected(make_model, name, suggestion):
     ids = np.ones((1, 3), "int32")
     with pytest.raises(ValueError, match=rf"\A.*Unknown input '{name}': use '{suggestion}'\Z"):
         make_model()({"input_ids": ids, name: ids})
-
-
-@functools.cache
-def _classifier():
-    return BertClassifier(SMALL, 2)
 
 
 def test_unrelated_inputs_are_ignored():
@@ -174,19 +167,11 @@ def test_unrelated_inputs_are_ignored():
         ({"input_mask": np.full((1, 3), 2)}, "input_mask must be between 0 and 1. Received: 2"),
         ({"input_ids": np.ones((1, 3), "float32")}, "input_ids must .* Received: float32"),
         ({"input_ids": [[1, 2, 3]]}, "input_ids must be an integer array.* Received: list"),
+        ({"input_ids": np.array([["a"]])}, "input_ids must be an integer array.* Received: <U1"),
         ({"segment_ids": np.full((1, 3), 2)}, "segment_ids must be between 0 and 1. Received: 2"),
-        (
-            {"input_ids": np.ones(3, int)},
-            r"input_ids must have the shape \[B, S\]. Received: \(3,\)",
-        ),
-        (
-            {"input_ids": np.zeros((2, 0), int)},
-            r"input_ids must have the shape \[B, S\]. Received: \(2, 0\)",
-        ),
-        (
-            {"input_mask": np.ones((1, 2))},
-            r"input_mask must have the shape of input_ids, \(1, 3\). Received: \(1, 2\)",
-        ),
+        ({"input_ids": np.ones(3, int)}, r"input_ids .* \[B, S\]. Received: \(3,\)"),
+        ({"input_ids": np.zeros((2, 0), int)}, r"input_ids .* \[B, S\]. Received: \(2, 0\)"),
+        ({"input_mask": np.ones((1, 2))}, r"input_mask .* \(1, 3\). Received: \(1, 2\)"),
         ({"segment_ids": np.ones((1, 3, 1))}, r"segment_ids must .* Received: \(1, 3, 1\)"),
     ],
 )
@@ -341,11 +326,9 @@ def test_zero_init_encoder_keeps_head_initialization():
     assert np.abs(zero_init["classifier/output_weights"]).max() > 0
 
 
-def test_original_signature_and_text_inputs_are_rejected(tiny):
+def test_original_signature_is_rejected():
     with pytest.raises(UserError, match=r"use BertModel\("):
-        BertModel(tiny.config, True, np.zeros((1, 2), np.int32))
-    with pytest.raises(ValueError, match="input_ids must be an integer array or tensor"):
-        BertModel(tiny.config)({"input_ids": np.array([["a", "b"]])})
+        BertModel(SMALL, True, np.zeros((1, 2), np.int32))
 
 
 def test_dropout_is_only_applied_in_training():

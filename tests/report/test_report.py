@@ -63,6 +63,11 @@ def squad_2(flags, folder):
     return squad(flags, folder, negative=True)
 
 
+def flags(tiny, out, **more):
+    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(out)}
+    return {**flags, "do_train": True, "do_eval": True, **more}
+
+
 @pytest.fixture(scope="module")
 def run(tiny, tmp_path_factory):
     """(function that writes data and returns options, flags) -> output folder, metrics, page."""
@@ -73,9 +78,7 @@ def run(tiny, tmp_path_factory):
         if key not in runs:
             folder = tmp_path_factory.mktemp(make_options.__name__)
             out = folder / "out"
-            flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(out)}
-            flags |= {"do_train": True, "do_eval": True, "learning_rate": 1e-3, **more}
-            bert_tf.run(make_options(flags, folder))
+            bert_tf.run(make_options(flags(tiny, out, learning_rate=1e-3, **more), folder))
             runs[key] = out
         out = runs[key]
         return out, json.loads((out / "eval_results.json").read_text()), Page(out / "report.html")
@@ -155,22 +158,11 @@ def test_each_metric_has_its_own_interval():
 
 
 def test_formulas_are_text_in_spreadsheets():
-    texts = [
-        "=1+1",
-        "+1 for it",
-        "-2+3",
-        "@SUM(1)",
-        "\uff1d1+1",
-        "\t=1",
-        "good",
-        "",
-        "-",
-        "-5",
-        "+1e3",
-    ]
-    report = EvaluationReport(columns={"text": texts, "number": [-1.5] * len(texts)})
+    formulas = ["=1+1", "+1 for it", "-2+3", "@SUM(1)", "\uff1d1+1", "\t=1"]
+    texts = ["good", "", "-", "-5", "+1e3"]
+    report = EvaluationReport(columns={"text": [*formulas, *texts], "number": [-1.5] * 11})
     rows = list(csv.reader(report.table().splitlines(), delimiter="\t"))[1:]
-    expected = [f" {text.strip()}" for text in texts[:6]] + texts[6:]
+    expected = [*(f" {formula.strip()}" for formula in formulas), *texts]
     assert rows == [[text, "-1.5"] for text in expected]
 
 
@@ -185,8 +177,7 @@ def test_classification(run, case):
     for label, scores in results["labels"].items():
         for name in ("precision", "recall", "f1", "support"):
             assert close(page.column("By label", name)[label], scores[name])
-    wrong = [row for row in rows if row["label"] != row["prediction"]]
-    _check_mistakes(page, wrong, ["id", "label", "prediction"])
+    _check_mistakes(page, _wrong(rows), ["id", "label", "prediction"])
     names = [name for name in rows[0] if name.startswith("probability_")]
     highest = np.max([[float(row[name]) for name in names] for row in rows], axis=1)
     right = np.array([row["label"] == row["prediction"] for row in rows])
@@ -197,6 +188,10 @@ def test_classification(run, case):
     counts = page.column("Data", "evaluation")
     for label in labels:
         assert int(counts[f"label {label}"]) == sum(row["label"] == label for row in rows)
+
+
+def _wrong(rows):
+    return [row for row in rows if row["label"] != row["prediction"]]
 
 
 def _check_mistakes(page, rows, columns):
@@ -236,7 +231,7 @@ def test_multilabel(run):
     assert results["eval_accuracy"] == ((probabilities >= 0.5) == true).all(axis=1).mean()
     for label, scores in results["labels"].items():
         assert close(page.column("By label", "f1")[label], scores["f1"])
-    _check_mistakes(page, [r for r in rows if r["label"] != r["prediction"]], ["id", "label"])
+    _check_mistakes(page, _wrong(rows), ["id", "label"])
     _check_calibration(page, probabilities.ravel(), true.ravel())
 
 
@@ -244,10 +239,8 @@ def test_regression(run):
     for case, suffixes in ((contract.regression, [""]), (targets, ["_x", "_y"])):
         out, results, page = run(case)
         rows = read_rows(out / "eval_predictions.tsv")
-        errors = [
-            [abs(float(row[f"label{s}"]) - float(row[f"prediction{s}"])) for s in suffixes]
-            for row in rows
-        ]
+        pairs = [(row[f"label{s}"], row[f"prediction{s}"]) for row in rows for s in suffixes]
+        errors = [abs(float(label) - float(prediction)) for label, prediction in pairs]
         assert results["eval_mean_absolute_error"] == pytest.approx(np.mean(errors), rel=1e-4)
         _check_mistakes(page, rows, ["id"])
         assert page.html.count(">predicted ") == len(suffixes)
@@ -258,7 +251,7 @@ def test_multiple_choice(run):
     rows = read_rows(out / "eval_predictions.tsv")
     right = np.array([row["label"] == row["prediction"] for row in rows])
     assert results["eval_accuracy"] == right.mean()
-    _check_mistakes(page, [r for r in rows if r["label"] != r["prediction"]], ["text", "label"])
+    _check_mistakes(page, _wrong(rows), ["text", "label"])
     _check_calibration(page, np.array([float(row["probability"]) for row in rows]), right)
 
 
@@ -344,9 +337,7 @@ def test_losses_share_an_axis_in_tasks_without_eval_loss(run):
 
 def test_several_runs(tiny, tmp_path):
     out = tmp_path / "out"
-    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(out)}
-    flags |= {"do_train": True, "do_eval": True, "num_runs": 2}
-    results = bert_tf.run(contract.classification(flags, tmp_path))
+    results = bert_tf.run(contract.classification(flags(tiny, out, num_runs=2), tmp_path))
     assert [path.rpartition("/")[2] for path in results.files] == ["runs.json", "report.html"]
     page, summary = Page(out / "report.html"), json.loads((out / "runs.json").read_text())
     heading = "Spread of the metrics"
@@ -364,13 +355,12 @@ def test_several_runs(tiny, tmp_path):
         assert close(accuracy, run["eval_accuracy"])
 
 
-def test_report_can_be_left_out(run, tiny, tmp_path):
-    flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(tmp_path / "out")}
-    flags |= {"do_train": True, "do_eval": True, "report": False}
-    results = bert_tf.run(contract.classification(flags, tmp_path))
+def test_report_can_be_left_out(tiny, tmp_path):
+    out = tmp_path / "out"
+    results = bert_tf.run(contract.classification(flags(tiny, out, report=False), tmp_path))
     names = {path.rpartition("/")[2] for path in results.files}
     assert names == {"eval_results.txt", "eval_results.json", "confusion_matrix.png"}
-    names = {path.name for path in (tmp_path / "out").iterdir()}
+    names = {path.name for path in out.iterdir()}
     assert not names & {"report.html", "eval_predictions.tsv"}
 
 

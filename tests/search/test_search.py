@@ -22,6 +22,7 @@ from bert_tf.search.encoder import SearchEncoder
 from bert_tf.search.index import Index
 from bert_tf.search.run import run
 from bert_tf.search.texts import read_queries
+from tests.checkpoints.formats.conftest import values_of
 from tests.oracle import ROOT
 from tests.tasks.feature_extraction.test_declared_pooling import NORMALIZE, declare
 
@@ -161,7 +162,7 @@ def test_other_models_are_noticed(folder, tiny_of_two_layers):
     # The same weights in another folder, with those of a head; then others.
     shutil.copytree(folder / "model", folder / "same")
     prefix = str(folder / "same" / "bert_model.ckpt")
-    weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    weights = values_of(prefix)
     checkpoint.write(prefix, {**weights, "output_bias": np.zeros(2, np.float32)})
     search(folder, init_checkpoint=folder / "same")
     name = "bert/embeddings/LayerNorm/beta"
@@ -495,10 +496,7 @@ def test_reranking(folder, monkeypatch, script):
         def __init__(self, model, used, **flags):
             # A published cross-encoder has no run.json.
             assert (model, used) == (str(folder), script or "run_ranking")
-            assert flags == {
-                "engine": "tensorflow",
-                "precision": "float32",
-            }
+            assert flags == {"engine": "tensorflow", "precision": "float32"}
 
         def __call__(self, pairs):
             assert all(len(pair) == 2 for pair in pairs)

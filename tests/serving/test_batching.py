@@ -47,8 +47,8 @@ class FakeModel:
 def start():
     batchers = []
 
-    def start(model, **flags):
-        batchers.append(Batcher(model, ServingOptions(**flags), Metrics(), lambda: None))
+    def start(**flags):
+        batchers.append(Batcher(FakeModel(), ServingOptions(**flags), Metrics(), lambda: None))
         return batchers[-1]
 
     yield start
@@ -56,20 +56,20 @@ def start():
         batcher.close()
 
 
-async def submit_while_busy(model, batcher, requests):
+async def submit_while_busy(batcher, requests):
     """Submits requests while the model computes another one; returns their jobs."""
-    model.released.clear()
+    batcher.model.released.clear()
     first = batcher.submit(["first"])
-    while not model.batches:
+    while not batcher.model.batches:
         await asyncio.sleep(0.001)
     jobs = [batcher.submit(inputs) for inputs in requests]
     return first, jobs
 
 
-def run_while_busy(model, batcher, requests):
+def run_while_busy(batcher, requests):
     async def run():
-        first, jobs = await submit_while_busy(model, batcher, requests)
-        model.released.set()
+        first, jobs = await submit_while_busy(batcher, requests)
+        batcher.model.released.set()
         results = await asyncio.gather(*(job.future for job in jobs), return_exceptions=True)
         assert await first.future == [5]
         return results
@@ -78,41 +78,36 @@ def run_while_busy(model, batcher, requests):
 
 
 def test_waiting_requests_are_computed_together(start):
-    model = FakeModel()
-    results = run_while_busy(model, start(model), [["a"], ["bb", "c"], ["ddd"]])
+    batcher = start()
+    results = run_while_busy(batcher, [["a"], ["bb", "c"], ["ddd"]])
     assert results == [[1], [2, 1], [3]]
-    assert model.batches == [["first"], ["a", "bb", "ddd", "c"]]
+    assert batcher.model.batches == [["first"], ["a", "bb", "ddd", "c"]]
 
 
 @pytest.mark.parametrize("flags", [{}, {"max_delay_ms": 5.0}])
 def test_batches_have_a_limit_and_take_one_input_of_each_request_in_turn(start, flags):
-    model = FakeModel()
-    batcher = start(model, max_batch_tokens=5, **flags)
+    batcher = start(max_batch_tokens=5, **flags)
     requests = [["aa"], ["bb", "cc", "dd", "e"], ["f"], ["g", "hh"]]
-    assert run_while_busy(model, batcher, requests) == [[2], [2, 2, 2, 1], [1], [1, 2]]
-    assert model.batches[1:] == [["aa", "bb", "f"], ["g", "cc", "hh"], ["dd", "e"]]
+    assert run_while_busy(batcher, requests) == [[2], [2, 2, 2, 1], [1], [1, 2]]
+    assert batcher.model.batches[1:] == [["aa", "bb", "f"], ["g", "cc", "hh"], ["dd", "e"]]
 
 
 def test_request_during_the_delay_joins_the_batch(start):
-    model = FakeModel()
-    batcher = start(model, max_delay_ms=300.0)
+    batcher = start(max_delay_ms=300.0)
 
     async def run():
-        first, [job] = await submit_while_busy(model, batcher, [["a"]])
-        model.released.set()
+        first, [job] = await submit_while_busy(batcher, [["a"]])
+        batcher.model.released.set()
         await first.future
         later = batcher.submit(["b"])
         return await asyncio.gather(job.future, later.future)
 
     assert asyncio.run(run()) == [[1], [1]]
-    assert model.batches == [["first"], ["a", "b"]]
+    assert batcher.model.batches == [["first"], ["a", "b"]]
 
 
 def test_bad_inputs_fail_alone(start):
-    model = FakeModel()
-    good, bad, crash, last = run_while_busy(
-        model, start(model), [["a"], ["a", "bad"], ["crash"], ["bb"]]
-    )
+    good, bad, crash, last = run_while_busy(start(), [["a"], ["a", "bad"], ["crash"], ["bb"]])
     assert (good, last) == ([1], [2])
     assert isinstance(bad, UserError)
     assert str(bad) == "Input 1: bad"
@@ -120,17 +115,14 @@ def test_bad_inputs_fail_alone(start):
 
 
 def test_too_large_inputs_fail_alone(start):
-    model = FakeModel()
-    batcher = start(model, max_batch_tokens=5)
-    good, large = run_while_busy(model, batcher, [["aaaaa"], ["a", "bbbbbb"]])
+    good, large = run_while_busy(start(max_batch_tokens=5), [["aaaaa"], ["a", "bbbbbb"]])
     assert good == [5]
     assert isinstance(large, TooLarge)
     assert str(large) == "Input 1: 6 tokens to compute exceed --max_batch_tokens=5"
 
 
 def test_tokens_are_those_that_the_model_reads(start):
-    model = FakeModel()
-    batcher = start(model)
+    batcher = start()
 
     async def run():
         cut = batcher.submit(["a", "b" * 5000])
@@ -143,65 +135,61 @@ def test_tokens_are_those_that_the_model_reads(start):
     assert asyncio.run(run()) == [1, 7]
     counts = batcher._metrics.tokens.labels("fake")
     assert counts._value.get() == 8
-    assert len(model.batches) == 1
+    assert len(batcher.model.batches) == 1
 
 
 def test_input_that_cannot_be_tokenized_fails_alone(start):
-    model = FakeModel()
-    good, bad = run_while_busy(model, start(model), [["a"], ["untokenizable"]])
+    good, bad = run_while_busy(start(), [["a"], ["untokenizable"]])
     assert good == [1]
     assert isinstance(bad, KeyError)
 
 
 def test_explanations_take_turns_with_batches(start):
-    model = FakeModel()
-    model.explain = lambda text: model.batches.append(text) or f"why {text}"
-    batcher = start(model, max_batch_tokens=5)
+    batcher = start(max_batch_tokens=5)
+    batcher.model.explain = lambda text: batcher.model.batches.append(text) or f"why {text}"
 
     async def run():
-        first, _ = await submit_while_busy(model, batcher, [])
+        first, _ = await submit_while_busy(batcher, [])
         explained = [batcher.submit([x], explains=True) for x in "abc"]
         predicted = [batcher.submit([x]) for x in ("ddddd", "eeeee")]
         explained[1].future.cancel()
-        model.released.set()
+        batcher.model.released.set()
         jobs = [first, explained[0], explained[2], *predicted]
         results = await asyncio.gather(*(job.future for job in jobs))
         assert not batcher.explaining
         return results
 
     assert asyncio.run(run()) == [[5], ["why a"], ["why c"], [5], [5]]
-    assert model.batches == [["first"], "a", ["ddddd"], "c", ["eeeee"]]
+    assert batcher.model.batches == [["first"], "a", ["ddddd"], "c", ["eeeee"]]
 
 
 def test_size_of_a_reply_is_limited_before_it_is_computed(start):
-    model = FakeModel()
-    batcher = start(model, max_reply_bytes=200)
-    good, large = run_while_busy(model, batcher, [["a", "b"], ["a", "b", "c"]])
+    batcher = start(max_reply_bytes=200)
+    good, large = run_while_busy(batcher, [["a", "b"], ["a", "b", "c"]])
     assert good == [1, 1]
     assert isinstance(large, TooLarge)
     assert "--max_reply_bytes=200" in str(large)
-    assert model.batches == [["first"], ["a", "b"]]
+    assert batcher.model.batches == [["first"], ["a", "b"]]
 
 
 def test_cancelled_requests_cost_nothing(start):
-    model = FakeModel()
-    batcher = start(model)
+    batcher = start()
 
     async def run():
-        _, jobs = await submit_while_busy(model, batcher, [["left"], ["stays"]])
+        _, jobs = await submit_while_busy(batcher, [["left"], ["stays"]])
         jobs[0].future.cancel()
-        model.released.set()
+        batcher.model.released.set()
         return await jobs[1].future
 
     assert asyncio.run(run()) == [5]
-    assert model.batches == [["first"], ["stays"]]
+    assert batcher.model.batches == [["first"], ["stays"]]
 
 
 def test_dependent_inputs_are_computed_one_by_one(start):
-    model = FakeModel()
-    model.inputs_are_independent = False
-    assert run_while_busy(model, start(model), [["a"], ["bb"]]) == [[1], [2]]
-    assert model.batches == [["first"], ["a"], ["bb"]]
+    batcher = start()
+    batcher.model.inputs_are_independent = False
+    assert run_while_busy(batcher, [["a"], ["bb"]]) == [[1], [2]]
+    assert batcher.model.batches == [["first"], ["a"], ["bb"]]
 
 
 def test_error_while_loading_is_kept():

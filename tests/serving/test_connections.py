@@ -116,12 +116,11 @@ async def call(content, seconds, leaves=False):
     return reply, ended
 
 
-@pytest.fixture
-def short_interval(monkeypatch):
+@pytest.fixture(autouse=True)
+def _short_interval(monkeypatch):
     monkeypatch.setattr(connections, "_PROBE_INTERVAL", INTERVAL)
 
 
-@pytest.mark.usefixtures("short_interval")
 def test_half_closed_clients_get_their_replies():
     reply = asyncio.run(call(REQUEST, INTERVAL / 5))[0]
     assert reply.startswith(b"HTTP/1.1 200 OK")
@@ -133,7 +132,6 @@ def test_half_closed_clients_get_their_replies():
     assert (reply.count(b"HTTP/1.1 200 OK"), ended[0]) == (1, "replied")
 
 
-@pytest.mark.usefixtures("short_interval")
 def test_replies_that_take_long():
     reply = asyncio.run(call(REQUEST, 5 * INTERVAL))[0]
     assert reply.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n")
@@ -143,6 +141,5 @@ def test_replies_that_take_long():
     assert b"100 Continue" not in reply
 
 
-@pytest.mark.usefixtures("short_interval")
 def test_clients_that_leave_are_noticed():
     assert asyncio.run(call(REQUEST, 10, leaves=True))[1] == ["left"]

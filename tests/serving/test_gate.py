@@ -14,20 +14,27 @@ from bert_tf.serving.options import ServingOptions
 
 
 class Call:
-    """A request: gives the messages of its client, and keeps the reply."""
+    """A request: gives the messages of its client, and keeps the reply.
 
-    def __init__(self, parts=(b"{}",), leaves=False, method="POST", path="/embed", **headers):
-        self.parts, self.leaves, self.replied = [*parts], leaves, asyncio.Event()
+    After the parts, the client waits until `ends` is set, by default by the reply, and then leaves.
+    With `stops`, the last part is not the end of the body.
+    """
+
+    def __init__(
+        self, parts=(b"{}",), leaves=False, stops=False, method="POST", path="/embed", **headers
+    ):
+        self.parts, self.stops, self.ends = [*parts], stops, asyncio.Event()
+        if leaves:
+            self.ends.set()
         names = [(k.replace("_", "-").encode(), v.encode()) for k, v in headers.items()]
         self.scope = {"type": "http", "method": method, "path": path, "headers": names}
         self.status, self.body, self.headers = None, b"", {}
 
     async def receive(self):
         if self.parts:
-            part, more = self.parts.pop(0), bool(self.parts)
+            part, more = self.parts.pop(0), bool(self.parts) or self.stops
             return {"type": "http.request", "body": part, "more_body": more}
-        if not self.leaves:
-            await self.replied.wait()
+        await self.ends.wait()
         return {"type": "http.disconnect"}
 
     async def send(self, message):
@@ -35,7 +42,7 @@ class Call:
             self.status, self.headers = message["status"], dict(message["headers"])
         else:
             self.body += message["body"]
-            self.replied.set()
+            self.ends.set()
 
     @property
     def error(self):
@@ -116,36 +123,20 @@ def test_bodies_in_progress_have_a_limit():
 
     async def run():
         gate = Gate(echo, ServingOptions(max_concurrent=1), (), Metrics())
-        slow, stop = [Call() for _ in range(40)], asyncio.Event()
-        tasks = []
-        for call in slow:
-            call.receive = stop_in_the_middle(stop)
-            tasks.append(asyncio.create_task(gate(call.scope, call.receive, call.send)))
+        slow = [Call([b"x" * 1_800_000], stops=True) for _ in range(40)]
+        tasks = [asyncio.create_task(gate(c.scope, c.receive, c.send)) for c in slow]
         await asyncio.sleep(0.01)
         assert [call.status for call in slow] == [None] * 17 + [429] * 23
-        assert (slow[-1].headers[b"connection"], b"retry-after" in slow[-1].headers) == (
-            b"close",
-            True,
-        )
+        assert slow[-1].headers[b"connection"] == b"close"
+        assert b"retry-after" in slow[-1].headers
         await gate((call := Call()).scope, call.receive, call.send)
-        stop.set()
+        for other in slow:
+            other.ends.set()
         await asyncio.gather(*tasks)
         assert gate._num_bytes == 0
         return call.status
 
     assert asyncio.run(run()) == 200
-
-
-def stop_in_the_middle(stop):
-    messages = iter([{"type": "http.request", "body": b"x" * 1_800_000, "more_body": True}])
-
-    async def receive():
-        if message := next(messages, None):
-            return message
-        await stop.wait()
-        return {"type": "http.disconnect"}
-
-    return receive
 
 
 @pytest.mark.parametrize(
@@ -183,30 +174,12 @@ def test_request_is_cancelled(reason, run_log):
         assert handle(Call(leaves=True), never).status is None
         assert '"status": 499' in run_log.text
     else:
-        call = Call([b"", b""], leaves=True)
-        call.parts = [b"{"]
-        call.receive = leave_after(call)
-        assert handle(call, never).status is None
+        assert handle(Call([b"{"], leaves=True, stops=True), never).status is None
     assert cancelled == ([] if "sends" in reason else [True])
 
 
-def leave_after(call):
-    async def receive():
-        if call.parts:
-            return {"type": "http.request", "body": call.parts.pop(), "more_body": True}
-        return {"type": "http.disconnect"}
-
-    return receive
-
-
 def test_slow_body_is_cut_off():
-    call = Call()
-
-    async def receive():
-        await asyncio.sleep(60)
-
-    call.receive = receive
-    assert handle(call, timeout=0.1).status == 503
+    assert handle(Call([]), timeout=0.1).status == 503
 
 
 def test_failure_gives_no_details(run_log):

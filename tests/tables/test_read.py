@@ -161,13 +161,6 @@ def test_json_lines(write):
     assert line_numbers(path) == [2, 4]
 
 
-def test_json_list(write):
-    path = write("a.json", json.dumps([{"a": 1}, {"a": 2}], indent=1))
-    assert read_cells(path) == [{"a": 1}, {"a": 2}]
-    assert str([*read_table(path)][1].place) == f"{path}: element 2"
-    assert read_cells(write("b.json", '{"a": 1}\n{"a": 2}\n')) == [{"a": 1}, {"a": 2}]
-
-
 OBJECTS = [{"text": "a", "label": 1}, {"text": "b", "label": 2}]
 PANDAS = {
     "records": OBJECTS,

@@ -1,5 +1,6 @@
 """Shared helpers for the training tests: models without dropout, losses, golden batches."""
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf import training
@@ -7,6 +8,7 @@ from bert_tf.modeling import BertClassifier, BertPretrainer, BertSpanLabeler
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.optimization import create_optimizer
 from tests.modeling.helpers import masked_lm_loss
+from tests.oracle import golden
 
 NO_STOP = tf.constant(0)
 STRATEGY = tf.distribute.OneDeviceStrategy(
@@ -54,8 +56,9 @@ def pretraining_loss(outputs, batch):
     return masked_lm + tf.reduce_mean(next_sentence)
 
 
-def load_batches(case):
+def load_batches(name="classifier_10steps"):
     """Returns the batches of a golden training run."""
+    case = np.load(golden(f"training/{name}.npz"))
     inputs = {key.removeprefix("in/"): case[key] for key in case.files if key.startswith("in/")}
     num_batches = len(inputs["input_ids"])
     return [
@@ -64,7 +67,17 @@ def load_batches(case):
     ]
 
 
-def make_optimizer(model, *schedule):
+def broken_loss(factor):
+    """Returns a classifier's loss with gradients times `factor`, such as infinity."""
+
+    @tf.custom_gradient
+    def broken(x):
+        return x, lambda upstream: upstream * factor
+
+    return lambda outputs, batch: broken(classifier_loss(outputs, batch))
+
+
+def make_state(model, *schedule, loss_scale=None):
     optimizer = create_optimizer(*schedule)
     optimizer.build(model.trainable_variables)
-    return optimizer
+    return training.TrainState(model, optimizer, loss_scale)

@@ -15,6 +15,9 @@ from bert_tf import checkpoint
 from tests.oracle import ROOT
 
 LAUNCHER = ROOT / "examples" / "multi_worker" / "launch.py"
+# How to run a program, for `subprocess`.
+ENVIRONMENT = {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}
+PROCESS = {"cwd": ROOT, "env": ENVIRONMENT, "text": True}
 
 
 class Runs:
@@ -54,9 +57,7 @@ class Runs:
         ]
 
     def run(self, command, code=0):
-        process = subprocess.run(
-            command, cwd=ROOT, env=subprocess_environment(), capture_output=True, text=True
-        )
+        process = subprocess.run(command, **PROCESS, capture_output=True)
         assert process.returncode == code, process.stdout + process.stderr
         return process
 
@@ -86,7 +87,3 @@ class Runs:
         assert losses.max() > 1.01 * losses.min()
         # Gradients are clipped, so clipping per device would change the norms.
         assert norms.max() > 1.0
-
-
-def subprocess_environment():
-    return {**os.environ, "KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "3"}

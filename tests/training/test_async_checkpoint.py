@@ -12,7 +12,6 @@ from bert_tf.modeling import checkpoint_name
 from bert_tf.options import TrainingOptions
 from bert_tf.training.loop import AsyncSaver
 from tests.modeling.helpers import config, load
-from tests.oracle import golden
 from tests.training.helpers import (
     NO_STOP,
     ONE_DEVICE,
@@ -20,21 +19,17 @@ from tests.training.helpers import (
     classifier_loss,
     load_batches,
     make_loss,
-    make_optimizer,
+    make_state,
 )
 
 
 @pytest.fixture(scope="module")
 def trained():
     """A model, its optimizer, and a function that runs a training step."""
-    model = load(Classifier(config(), 2))
-    optimizer = make_optimizer(model, 1e-2, 10, 0)
-    state = training.TrainState(model, optimizer)
-    step = training.make_train_step(
-        state, make_loss(classifier_loss), TrainingOptions(), ONE_DEVICE
-    )
-    batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
-    return model, optimizer, lambda: step(batch, NO_STOP)
+    state = make_state(load(Classifier(config(), 2)), 1e-2, 10, 0)
+    loss, batch = make_loss(classifier_loss), load_batches()[0]
+    step = training.make_train_step(state, loss, TrainingOptions(), ONE_DEVICE)
+    return state.model, state.optimizer, lambda: step(batch, NO_STOP)
 
 
 def _values(model, optimizer):

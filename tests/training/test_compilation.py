@@ -1,6 +1,7 @@
 """When XLA compiles steps, and to which lengths it pads."""
 
 import dataclasses
+import json
 
 import keras
 import numpy as np
@@ -13,9 +14,10 @@ from bert_tf.data.features import sequence_features
 from bert_tf.modeling import BertClassifier, BertConfig
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import ClassifierOptions, DeviceOptions, TrainingOptions
+from bert_tf.tasks import classification
 from bert_tf.training import Lengths, precision
 from tests.conftest import SIZES
-from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_optimizer
+from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_state
 
 CONFIG = BertConfig(99, **{**SIZES, "max_position_embeddings": 32})
 
@@ -215,7 +217,7 @@ def test_a_training_has_one_shape(tmp_path):
     )
     assert {tuple(spec.shape) for spec in batches.element_spec.values()} == {(2, 24)}
     model = BertClassifier(CONFIG, 2)
-    state = training.TrainState(model, make_optimizer(model, 1e-3, 8, 1))
+    state = make_state(model, 1e-3, 8, 1)
     loss = training.mean_loss(
         lambda o, batch: cross_entropy(o["logits"], batch["segment_ids"][:, 0])
     )
@@ -235,7 +237,7 @@ def test_xla_draws_the_same_masks_again():
     def norm(seed, recompute_layers=False):
         keras.utils.set_random_seed(1)
         model = BertClassifier(CONFIG, 2, recompute_layers=recompute_layers)
-        state = training.TrainState(model, make_optimizer(model, 1e-3, 8, 1))
+        state = make_state(model, 1e-3, 8, 1)
         options = TrainingOptions(random_seed=seed)
         step = training.make_train_step(state, loss, options, devices)
         return float(step(batch, NO_STOP)["gradient_norm"])
@@ -254,7 +256,7 @@ def test_predictors_compile_all_lengths_at_construction(compile_now, monkeypatch
 
     monkeypatch.setattr(training.Inference, "_compute", record)
     model, features = BertClassifier(CONFIG, 2), sequence_features(32)
-    devices = training.Devices(STRATEGY, "one_device", "", jit_compile=True)
+    devices = dataclasses.replace(ONE_DEVICE, jit_compile=True)
 
     def fetch(outputs, batch):
         return {"probabilities": outputs["probabilities"]}
@@ -273,10 +275,6 @@ def test_predictors_compile_all_lengths_at_construction(compile_now, monkeypatch
 
 def test_records_of_older_versions_have_no_lengths(tiny, tmp_path, run_log):
     """Lengths are stored with the records, and found again by the next run."""
-    import json
-
-    from bert_tf.tasks import classification
-
     options = ClassifierOptions(
         **tiny.flags,
         task_name="cola",

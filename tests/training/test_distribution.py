@@ -22,8 +22,7 @@ from bert_tf.base.errors import UserError
 from bert_tf.options import DeviceOptions
 from bert_tf.training import Devices, open_devices
 from bert_tf.training.devices import read_cluster
-from tests.oracle import ROOT
-from tests.training.runs import LAUNCHER, Runs, subprocess_environment
+from tests.training.runs import ENVIRONMENT, LAUNCHER, PROCESS, Runs
 
 # Batches of 12 of the 23 training rows span epoch boundaries. Evaluation has 11 rows and prediction
 # 13, in batches of 8.
@@ -138,9 +137,7 @@ def test_per_replica_clipping_changes_training(runs):
 def test_signal_saves_and_sets_the_exit_code(runs, number, code):
     name = f"signaled{number}"
     command = runs.make_command(name, num_train_epochs=30000)
-    process = subprocess.Popen(
-        command, cwd=ROOT, env=subprocess_environment(), stderr=subprocess.PIPE, text=True
-    )
+    process = subprocess.Popen(command, **PROCESS, stderr=subprocess.PIPE)
     while not (runs.folder / f"{name}.jsonl").exists():
         assert process.poll() is None
         time.sleep(0.05)
@@ -154,14 +151,7 @@ def test_signal_saves_and_sets_the_exit_code(runs, number, code):
 
 def start_two_workers(command):
     """Starts a job of two workers; returns it and the process ids of the workers."""
-    job = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=subprocess_environment(),
-        stdout=subprocess.PIPE,
-        text=True,
-        bufsize=1,
-    )
+    job = subprocess.Popen(command, **PROCESS, stdout=subprocess.PIPE, bufsize=1)
     return job, [int(next(job.stdout).split("process ")[1].split(",")[0]) for _ in range(2)]
 
 
@@ -231,6 +221,11 @@ def test_signaled_worker_stops_and_saves_the_job(runs):
     assert 0 < step < 1500
 
 
+def cluster(index=0, **jobs):
+    """Returns the TF_CONFIG of a worker."""
+    return json.dumps({"cluster": jobs, "task": {"type": "worker", "index": index}})
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -252,30 +247,25 @@ def test_invalid_tf_config_is_rejected(monkeypatch, text):
 
 
 def test_one_device_rejects_multi_worker_tf_config(monkeypatch):
-    cluster = {"chief": ["a:1"], "worker": ["b:1", "c:1"]}
-    config = {"cluster": cluster, "task": {"type": "worker", "index": 1}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    monkeypatch.setenv("TF_CONFIG", cluster(index=1, chief=["a:1"], worker=["b:1", "c:1"]))
     with pytest.raises(UserError, match="names 3 workers, but this runs in one process"):
         open_devices(DeviceOptions(distribution_strategy="one_device"))
     assert read_cluster()[1] == 2
+    # A script in one process does not wait for workers.
+    monkeypatch.setenv("TF_CONFIG", cluster(worker=["a:1", "b:1"]))
+    with pytest.raises(UserError, match="TF_CONFIG names 2 workers, but this runs in one process"):
+        open_devices(DeviceOptions(), one_process=True)
 
 
 def test_single_worker_cluster_uses_one_device(monkeypatch):
-    config = {"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    monkeypatch.setenv("TF_CONFIG", cluster(worker=["a:1"]))
     assert open_devices(DeviceOptions()).kind == "one_device"
 
 
 def test_missing_tpu_raises_user_error():
     code = "from bert_tf import options, training\n"
     code += "training.open_devices(options.DeviceOptions(use_tpu=True))"
-    process = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=subprocess_environment(),
-        capture_output=True,
-        text=True,
-    )
+    process = subprocess.run([sys.executable, "-c", code], **PROCESS, capture_output=True)
     assert "UserError: Cannot initialize --tpu_name=local" in process.stderr
 
 
@@ -318,28 +308,16 @@ def test_signals_end_the_connection_to_another_program(number):
     with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("", 0)) as free:
         ports = [server.getsockname()[1] for server in (free, other)]
         free.close()
-        addresses = [f"127.0.0.1:{port}" for port in ports]
-        config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": 0}}
+        config = cluster(worker=[f"127.0.0.1:{port}" for port in ports])
         code = "import logging; from bert_tf import options, training\n"
         code += "logging.basicConfig(level='INFO'); training.devices._CONNECT_SECONDS = 9\n"
         code += "training.open_devices(options.DeviceOptions())"
-        process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            cwd=ROOT,
-            env={**subprocess_environment(), "TF_CONFIG": json.dumps(config)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        settings = PROCESS | {"env": ENVIRONMENT | {"TF_CONFIG": config}}
+        command = [sys.executable, "-c", code]
+        process = subprocess.Popen(command, **settings, stderr=subprocess.PIPE)
         while "Waiting until TensorFlow connects" not in next(process.stderr):
             pass
         if number == signal.SIGINT:
             process.send_signal(number)
         process.stderr.read()
         assert process.wait() == -number
-
-
-def test_script_in_one_process_does_not_wait_for_workers(monkeypatch):
-    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
-    with pytest.raises(UserError, match="TF_CONFIG names 2 workers, but this runs in one process"):
-        open_devices(DeviceOptions(), one_process=True)

@@ -1,5 +1,7 @@
 """Inference: batching, deduplication and reading of records."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
@@ -10,9 +12,10 @@ from bert_tf.config import BertConfig
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.records import write_records
 from bert_tf.modeling import BertModel
+from bert_tf.modeling.inputs import flatten_texts
 from bert_tf.training import Devices, Inference
 from tests.conftest import SIZES
-from tests.training.helpers import STRATEGY
+from tests.training.helpers import ONE_DEVICE
 
 MAX_SEQ_LENGTH = 24
 FEATURES = (*sequence_features(MAX_SEQ_LENGTH), Feature("number"))
@@ -38,9 +41,7 @@ def make_inference(model, grow=True, **devices):
     def fetch(outputs, batch):
         return {"pooled": outputs["pooled_output"], "number": batch["number"]}
 
-    return Inference(
-        model, fetch, FEATURES, Devices(STRATEGY, "one_device", "", **devices), 4, grow
-    )
+    return Inference(model, fetch, FEATURES, dataclasses.replace(ONE_DEVICE, **devices), 4, grow)
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"grow": False}, FIXED, COMPILED])
@@ -137,23 +138,18 @@ def test_records_are_read_in_chunks_and_repeat(model, tmp_path, monkeypatch):
 def test_multiple_choice_rows_are_trimmed(model):
     features = sequence_features(MAX_SEQ_LENGTH, texts_per_row=3)
     flat = make_rows([3, 9, 2, 5, 4, 1])
-    rows = {
-        name: flat[name].reshape(2, 3, -1) for name in ("input_ids", "input_mask", "segment_ids")
-    }
+    rows = {feature.name: flat[feature.name].reshape(2, 3, -1) for feature in features}
 
     class MultipleChoiceModel(keras.Model):
         def call(self, inputs, training=None):
-            texts = {
-                name: keras.ops.reshape(value, (-1, keras.ops.shape(value)[-1]))
-                for name, value in inputs.items()
-            }
-            return keras.ops.reshape(model(texts)["pooled_output"], (-1, 3, SIZES["hidden_size"]))
+            pooled = model(flatten_texts(inputs))["pooled_output"]
+            return keras.ops.reshape(pooled, (-1, 3, SIZES["hidden_size"]))
 
-    devices = Devices(STRATEGY, "one_device", "")
-    inference = Inference(MultipleChoiceModel(), lambda x, _: {"pooled": x}, features, devices, 4)
+    fetch = lambda outputs, _: {"pooled": outputs}  # noqa: E731
+    inference = Inference(MultipleChoiceModel(), fetch, features, ONE_DEVICE, 4)
     actual = inference.predict(rows)["pooled"]
     assert actual.shape == (2, 3, SIZES["hidden_size"])
-    single_text = {name: flat[name][4:5, :4] for name in ("input_ids", "input_mask", "segment_ids")}
+    single_text = {name: flat[name][4:5, :4] for name in rows}
     np.testing.assert_allclose(actual[1, 1], model(single_text)["pooled_output"][0], atol=1e-6)
 
 
@@ -168,6 +164,6 @@ def test_texts_of_different_kinds_keep_their_lengths():
 
     features = (*sequence_features(4), *sequence_features(6, 2, prefix="passages/"))
     rows = {feature.name: np.ones((3, *feature.shape), np.int32) for feature in features}
-    devices = Devices(STRATEGY, "one_device", "", fixed_shapes=True)
+    devices = dataclasses.replace(ONE_DEVICE, fixed_shapes=True)
     inference = Inference(Sums(), lambda x, _: {"sum": x}, features, devices, 2)
     assert inference.predict(rows)["sum"].tolist() == [4 + 2 * 6] * 3

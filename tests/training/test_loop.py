@@ -20,33 +20,19 @@ from tests.oracle import golden
 from tests.training.helpers import (
     ONE_DEVICE,
     Classifier,
+    broken_loss,
     classifier_loss,
     load_batches,
     make_loss,
-    make_optimizer,
+    make_state,
 )
 from tests.training.test_step import assert_matches_dense_golden
 
 
-def _load_case():
-    return np.load(golden("training/classifier_10steps.npz"))
-
-
-def _train(
-    folder,
-    batches,
-    *,
-    model=None,
-    loss_fn=classifier_loss,
-    steps=10,
-    every=5,
-    worker=0,
-    curve=None,
-):
+def _train(folder, batches, *, loss_fn=classifier_loss, steps=10, every=5, worker=0, curve=None):
     """Trains in a folder, resuming from its last checkpoint."""
-    model = model or set_head(load(Classifier(config(), 2)), "classifier2")
-    optimizer = make_optimizer(model, 1e-3, 10, 3)
-    state = training.TrainState(model, optimizer)
+    model = set_head(load(Classifier(config(), 2)), "classifier2")
+    state = make_state(model, 1e-3, 10, 3)
     prefix = checkpoint.latest(str(folder))
     if prefix:
         checkpoint.restore(model, prefix)
@@ -65,7 +51,7 @@ def _train(
 
 def _batches_with_action(action, after):
     """Yields the golden batches, and calls `action` after some of them."""
-    batches = load_batches(_load_case())
+    batches = load_batches()
     for index in range(100):
         if index == after:
             action()
@@ -95,7 +81,7 @@ def test_short_runs_write_a_curve_for_tensorboard(tmp_path):
 
 
 def test_resumed_run_matches_the_original(tmp_path):
-    batches = load_batches(_load_case())
+    batches = load_batches()
     _train(tmp_path, batches, steps=6, every=4)
     assert checkpoint.step_of(checkpoint.latest(str(tmp_path))) == 6
     _train(tmp_path, batches, every=4)
@@ -123,7 +109,7 @@ def test_signal_stops_with_a_checkpoint(tmp_path, number, error):
         _train(tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), number), 3))
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-4"]
     assert signal.getsignal(number) is handler
-    _train(tmp_path, load_batches(_load_case()))
+    _train(tmp_path, load_batches())
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     assert_matches_dense_golden(_values(tmp_path), dense)
 
@@ -152,7 +138,7 @@ def test_second_ctrl_c_stops_immediately(tmp_path):
 
 def test_training_in_a_background_thread(tmp_path):
     # Only the main thread can handle signals, but notebook servers may use another one.
-    thread = threading.Thread(target=_train, args=(tmp_path, load_batches(_load_case())))
+    thread = threading.Thread(target=_train, args=(tmp_path, load_batches()))
     thread.start()
     thread.join()
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-10"
@@ -160,20 +146,18 @@ def test_training_in_a_background_thread(tmp_path):
 
 def test_stop_flag_of_another_worker_stops_training(tmp_path):
     """Stop flags are summed over processes, so that all of them stop and save."""
-    model = load(Classifier(config(), 2))
-    optimizer = make_optimizer(model, 1e-3, 10, 3)
+    state = make_state(load(Classifier(config(), 2)), 1e-3, 10, 3)
+    iterations = state.optimizer.iterations
     metrics = {"loss": 1.0, "gradient_norm": 1.0, "learning_rate": 1e-3}
     metrics |= {"sequences": 4.0, "tokens": 9.0, "loss_scale": 1.0}
 
     def step(batch, stop):
-        optimizer.iterations.assign_add(1)
-        stop_flags = optimizer.iterations.numpy() == 2
-        values = {**metrics, "stop": stop_flags}
+        iterations.assign_add(1)
+        values = {**metrics, "stop": iterations.numpy() == 2}
         return {name: tf.constant(value) for name, value in values.items()}
 
     options = TrainingOptions(output_dir=str(tmp_path), save_checkpoints_steps=5)
     devices = dataclasses.replace(ONE_DEVICE, workers=2)
-    state = training.TrainState(model, optimizer)
     with pytest.raises(Terminated):
         training.train(step, state, iter(range(10)), options, devices, 10)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0", "model.ckpt-2"]
@@ -187,48 +171,32 @@ def test_a_checkpoint_never_has_steps_that_the_curve_lacks(tmp_path, monkeypatch
 
     monkeypatch.setattr(loop.AsyncSaver, "save", save)
     curve = TrainingCurve(str(tmp_path), 0)
-    _train(tmp_path, load_batches(_load_case()), steps=6, every=3, curve=curve)
+    _train(tmp_path, load_batches(), steps=6, every=3, curve=curve)
     assert recorded == [[], [1, 2, 3], [1, 2, 3, 4, 5, 6]]
 
 
 @pytest.mark.parametrize("every", [2, 5])
 def test_nan_loss_stops_before_saving(tmp_path, every):
-    def loss_fn(outputs, batch):
-        return classifier_loss(outputs, batch) * float("nan")
-
+    loss_fn = lambda outputs, batch: classifier_loss(outputs, batch) * float("nan")  # noqa: E731
     with pytest.raises(UserError, match=r"loss is nan at step 1.*rate 0") as error:
-        _train(tmp_path, load_batches(_load_case()), loss_fn=loss_fn, every=every)
+        _train(tmp_path, load_batches(), loss_fn=loss_fn, every=every)
     assert "good" not in str(error.value)  # as that of step 0 is not trained
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
 def test_non_finite_gradient_stops_at_the_last_step(tmp_path):
-    @tf.custom_gradient
-    def broken(x):
-        return x, lambda upstream: upstream * float("inf")
-
-    def loss_fn(outputs, batch):
-        return broken(classifier_loss(outputs, batch))
-
     with pytest.raises(UserError, match=r"gradient norm is (inf|nan) at step 1"):
-        _train(tmp_path, load_batches(_load_case()), loss_fn=loss_fn, steps=1)
+        _train(tmp_path, load_batches(), loss_fn=broken_loss(float("inf")), steps=1)
     assert checkpoint.names_in(str(tmp_path)) == ["model.ckpt-0"]
 
 
 def test_out_of_memory_error_names_four_flags():
     with pytest.raises(UserError) as error, training.explained_errors():
-        raise tf.errors.ResourceExhaustedError(
-            None, None, "OOM\nHint: If you want to see much more"
-        )
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM\nHint: If you want much more")
     message = str(error.value)
     assert "\n" not in message
     assert "much more" not in message
-    for flag in (
-        "gradient_accumulation_steps",
-        "recompute_layers",
-        "precision",
-        "max_seq_length",
-    ):
+    for flag in ("gradient_accumulation_steps", "recompute_layers", "precision", "max_seq_length"):
         assert f"--{flag}" in message
 
 
@@ -242,15 +210,14 @@ def test_lost_worker_exit_code():
 
 
 def test_only_the_chief_writes(tmp_path):
-    _train(tmp_path, load_batches(_load_case()), steps=3, worker=1)
+    _train(tmp_path, load_batches(), steps=3, worker=1)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_signal_during_the_last_step(tmp_path):
+    batches = _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGTERM), 4)
     with pytest.raises(Terminated):
-        _train(
-            tmp_path, _batches_with_action(lambda: os.kill(os.getpid(), signal.SIGTERM), 4), steps=5
-        )
+        _train(tmp_path, batches, steps=5)
     assert checkpoint.names_in(str(tmp_path))[-1] == "model.ckpt-5"
 
 

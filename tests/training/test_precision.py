@@ -12,14 +12,14 @@ from bert_tf.options import ClassifierOptions, TrainingOptions
 from bert_tf.tasks import classification
 from bert_tf.training.precision import LossScale, cast_once, dtype_policy
 from tests.modeling.helpers import config, load, set_head
-from tests.oracle import golden
 from tests.training.helpers import (
     NO_STOP,
     ONE_DEVICE,
+    broken_loss,
     classifier_loss,
     load_batches,
     make_loss,
-    make_optimizer,
+    make_state,
 )
 
 
@@ -29,83 +29,60 @@ def test_precision_applies_to_compute_not_weights(precision):
         model = BertClassifier(config(), 2)
     outputs = model.bert({"input_ids": np.ones((2, 5), "int32")})
     assert keras.backend.standardize_dtype(outputs["sequence_output"].dtype) == precision
-    assert {variable.dtype for variable in checkpoints.named_variables(model).values()} == {
-        "float32"
-    }
+    variables = checkpoints.named_variables(model).values()
+    assert {variable.dtype for variable in variables} == {"float32"}
     assert model({"input_ids": np.ones((2, 5), "int32")})["logits"].dtype == tf.float32
 
 
 def _make_float16_step(loss_fn=classifier_loss):
-    batches = load_batches(np.load(golden("training/classifier_10steps.npz")))
+    """Returns a step, and its state."""
     with dtype_policy("float16"):
         model = load(BertClassifier(config(), 2))
-    set_head(model, "classifier2")
-    optimizer = make_optimizer(model, 1e-3, 10, 0)
-    scale = LossScale()
-    state = training.TrainState(model, optimizer, scale)
+    state = make_state(set_head(model, "classifier2"), 1e-3, 10, 0, loss_scale=LossScale())
     step = training.make_train_step(state, make_loss(loss_fn), TrainingOptions(), ONE_DEVICE)
-    return lambda: step(batches[0], NO_STOP), model, optimizer, scale
+    return step, state
 
 
 def test_overflow_skips_the_update_and_halves_the_scale():
-    @tf.custom_gradient
-    def overflow(x):
-        return x, lambda upstream: upstream * float("inf")
-
-    run_step, model, optimizer, scale = _make_float16_step(
-        lambda outputs, batch: overflow(classifier_loss(outputs, batch))
-    )
-    before = [variable.numpy() for variable in model.trainable_variables]
-    metrics = run_step()
-    for variable, value in zip(model.trainable_variables, before, strict=True):
+    step, state = _make_float16_step(broken_loss(float("inf")))
+    before = [variable.numpy() for variable in state.model.trainable_variables]
+    metrics = step(load_batches()[0], NO_STOP)
+    for variable, value in zip(state.model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable.numpy(), value)
     assert not np.isfinite(metrics["gradient_norm"])
-    assert float(scale.value.numpy()) == 2.0**14
+    assert float(state.loss_scale.value.numpy()) == 2.0**14
     # The step counter still advances, as data order and learning rate depend on it.
-    assert int(optimizer.iterations.numpy()) == 1
+    assert state.step == 1
 
 
 def test_loss_scale_doubles_after_many_finite_steps():
-    run_step, model, _, scale = _make_float16_step()
-    before = model.head.output_weights.numpy()
+    step, state = _make_float16_step()
+    weights, scale, batch = state.model.head.output_weights, state.loss_scale, load_batches()[0]
+    before = weights.numpy()
     # These weights have large gradients, which would overflow with the initial scale.
     scale.value.assign(2.0**8)
     scale.good_steps.assign(1998)
-    run_step()
+    step(batch, NO_STOP)
     assert float(scale.value.numpy()) == 2.0**8
-    run_step()
+    step(batch, NO_STOP)
     assert float(scale.value.numpy()) == 2.0**9
     assert int(scale.good_steps.numpy()) == 0
-    assert np.abs(model.head.output_weights.numpy() - before).max() > 1e-5
+    assert np.abs(weights.numpy() - before).max() > 1e-5
 
 
 def test_repeated_non_finite_gradients_stop_training(tmp_path):
-    @tf.custom_gradient
-    def overflow(x):
-        return x, lambda upstream: upstream * float("nan")
-
-    with dtype_policy("float16"):
-        model, scale = BertClassifier(config(), 2), LossScale()
-    optimizer = make_optimizer(model, 1e-3, 100, 0)
-    state = training.TrainState(model, optimizer, scale)
-    step = training.make_train_step(
-        state,
-        make_loss(lambda outputs, batch: overflow(classifier_loss(outputs, batch))),
-        TrainingOptions(),
-        ONE_DEVICE,
-    )
-    batches = load_batches(np.load(golden("training/classifier_10steps.npz"))) * 10
+    step, state = _make_float16_step(broken_loss(float("nan")))
     options = TrainingOptions(output_dir=str(tmp_path), save_checkpoints_steps=50)
     with pytest.raises(UserError, match=r"gradient norm is nan at step 16 "):
-        training.train(step, state, batches, options, ONE_DEVICE, 100)
+        training.train(step, state, load_batches() * 10, options, ONE_DEVICE, 100)
 
 
 def test_loss_scale_does_not_change_gradients():
     norms = []
     for value in (2.0**10, 2.0**6):
-        run_step, *_, scale = _make_float16_step()
-        scale.value.assign(value)
-        norms.append(float(run_step()["gradient_norm"]))
+        step, state = _make_float16_step()
+        state.loss_scale.value.assign(value)
+        norms.append(float(step(load_batches()[0], NO_STOP)["gradient_norm"]))
     assert norms[0] == pytest.approx(norms[1], rel=0.01)
 
 

@@ -16,15 +16,10 @@ from bert_tf.modeling import BertClassifier
 from bert_tf.modeling.losses import cross_entropy
 from bert_tf.options import TrainingOptions
 from tests.modeling.helpers import config
-from tests.oracle import ROOT
-from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_optimizer
-from tests.training.runs import subprocess_environment
+from tests.training.helpers import NO_STOP, ONE_DEVICE, STRATEGY, make_state
+from tests.training.runs import PROCESS
 
-FEATURES = (
-    *sequence_features(16),
-    Feature("label_ids"),
-    Feature("is_real_example"),
-)
+FEATURES = (*sequence_features(16), Feature("label_ids"), Feature("is_real_example"))
 
 
 @pytest.fixture
@@ -68,9 +63,8 @@ def _inner_functions(graph):
 def test_training_step_has_static_shapes(path, accumulation_steps):
     recompute = accumulation_steps > 1
     model = BertClassifier(config(), 2, use_one_hot_embeddings=True, recompute_layers=recompute)
-    optimizer = make_optimizer(model, 1e-3, 5, 2)
     step = training.make_train_step(
-        training.TrainState(model, optimizer),
+        make_state(model, 1e-3, 5, 2),
         training.mean_loss(lambda o, batch: cross_entropy(o["logits"], batch["label_ids"])),
         TrainingOptions(gradient_accumulation_steps=accumulation_steps),
         dataclasses.replace(ONE_DEVICE, jit_compile=True, fixed_shapes=True),
@@ -91,9 +85,9 @@ def test_inference_has_static_shapes(path):
     def fetch(outputs, batch):
         return {"probabilities": outputs["probabilities"], "label_ids": batch["label_ids"]}
 
-    compiled = training.Devices(STRATEGY, "one_device", "", jit_compile=True, fixed_shapes=True)
+    compiled = dataclasses.replace(ONE_DEVICE, jit_compile=True, fixed_shapes=True)
     results = []
-    for devices in (compiled, training.Devices(STRATEGY, "one_device", "")):
+    for devices in (compiled, ONE_DEVICE):
         inference = training.Inference(model, fetch, FEATURES, devices, 4)
         if devices is compiled:
             assert_static(inference.step)
@@ -104,9 +98,8 @@ def test_inference_has_static_shapes(path):
 
 
 def test_assert_static_detects_dynamic_shapes():
-    devices = training.Devices(STRATEGY, "one_device", "")
     model = BertClassifier(config(), 2)
-    inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, devices, 4)
+    inference = training.Inference(model, lambda outputs, _: outputs, FEATURES, ONE_DEVICE, 4)
     with pytest.raises(AssertionError):
         assert_static(inference.step)
 
@@ -160,13 +153,8 @@ print(json.dumps(masks))
 
 @pytest.mark.slow
 def test_dropout_masks_differ_across_replicas_and_steps():
-    process = subprocess.run(
-        [sys.executable, "-c", RECORD_MASKS],
-        cwd=ROOT,
-        env=subprocess_environment(),
-        capture_output=True,
-        text=True,
-    )
+    command = [sys.executable, "-c", RECORD_MASKS]
+    process = subprocess.run(command, **PROCESS, capture_output=True)
     assert process.returncode == 0, process.stderr
     masks = json.loads(process.stdout)
     assert sorted(replica for replica, _ in masks) == [0, 0, 1, 1]

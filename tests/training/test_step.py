@@ -23,35 +23,31 @@ from tests.training.helpers import (
     classifier_loss,
     load_batches,
     make_loss,
-    make_optimizer,
+    make_state,
     pretraining_loss,
 )
 
 
-def _run_steps(
-    model,
-    optimizer,
-    loss_fn,
-    batches,
-    first,
-    last,
-    skip_padding=True,
-):
+def _run_steps(state, loss_fn, batches, first, last, skip_padding=True):
     """Runs steps `first` to `last - 1`; returns their losses and learning rates."""
+    loss, options = make_loss(loss_fn), TrainingOptions()
     step = training.make_train_step(
-        training.TrainState(model, optimizer),
-        make_loss(loss_fn),
-        TrainingOptions(),
-        ONE_DEVICE,
-        loss_uses_padding=not skip_padding,
+        state, loss, options, ONE_DEVICE, loss_uses_padding=not skip_padding
     )
     metrics = [step(batches[index % len(batches)], NO_STOP) for index in range(first, last)]
     return [[float(values[name]) for values in metrics] for name in ("loss", "learning_rate")]
 
 
-def _save_and_read(model, optimizer, tmp_path):
-    prefix = checkpoints.save_snapshot(str(tmp_path), checkpoints.snapshot(model, optimizer))
+def _save_and_read(state, tmp_path):
+    tensors = checkpoints.snapshot(state.model, state.optimizer)
+    prefix = checkpoints.save_snapshot(str(tmp_path), tensors)
     return dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+
+
+def assert_losses_match(losses, rates, case, dense):
+    np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
+    np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
 
 
 def assert_matches_dense_golden(values, expected):
@@ -72,15 +68,10 @@ def test_classifier_steps_match_the_original(use_one_hot_embeddings, skip_paddin
     case = np.load(golden("training/classifier_10steps.npz"))
     dense = np.load(golden("training/classifier_10steps_onehot.npz"))
     model = load(Classifier(config(), 2, use_one_hot_embeddings))
-    set_head(model, "classifier2")
-    optimizer = make_optimizer(model, 1e-3, 10, 3)
-    losses, rates = _run_steps(
-        model, optimizer, classifier_loss, load_batches(case), 0, 10, skip_padding
-    )
-    np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
-    np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
-    values = _save_and_read(model, optimizer, tmp_path)
+    state = make_state(set_head(model, "classifier2"), 1e-3, 10, 3)
+    losses, rates = _run_steps(state, classifier_loss, load_batches(), 0, 10, skip_padding)
+    assert_losses_match(losses, rates, case, dense)
+    values = _save_and_read(state, tmp_path)
     assert_matches_dense_golden(values, dense)
     assert values["global_step"] == 10
 
@@ -89,29 +80,27 @@ def test_classifier_steps_match_the_original(use_one_hot_embeddings, skip_paddin
 def test_pretraining_steps_match_the_original(use_one_hot_embeddings, tmp_path):
     case = np.load(golden("training/pretraining_5steps.npz"))
     dense = np.load(golden("training/pretraining_5steps_onehot.npz"))
-    model = load(Pretrainer(config(), use_one_hot_embeddings))
-    optimizer = make_optimizer(model, 1e-3, 5, 2)
-    losses, rates = _run_steps(model, optimizer, pretraining_loss, load_batches(case), 0, 5)
-    np.testing.assert_allclose(rates, dense["step/learning_rate"], rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(losses, dense["step/loss"], atol=2e-5, rtol=0)
-    np.testing.assert_allclose(losses, case["step/loss"], atol=2e-3, rtol=0)
-    assert_matches_dense_golden(_save_and_read(model, optimizer, tmp_path), dense)
+    state = make_state(load(Pretrainer(config(), use_one_hot_embeddings)), 1e-3, 5, 2)
+    batches = load_batches("pretraining_5steps")
+    losses, rates = _run_steps(state, pretraining_loss, batches, 0, 5)
+    assert_losses_match(losses, rates, case, dense)
+    assert_matches_dense_golden(_save_and_read(state, tmp_path), dense)
 
 
 def test_training_resumes_from_an_original_checkpoint(tmp_path):
-    case = np.load(golden("training/pretraining_5steps.npz"))
     resumed = np.load(golden("training/pretraining_resume_steps6_8.npz"))
     model = Pretrainer(config())
     prefix = str(golden("training/pretraining_5steps_ckpt") / "model.ckpt-5")
     assert checkpoint.restore(model, prefix).new == ()
-    optimizer = make_optimizer(model, 1e-3, 8, 2)
-    checkpoints.restore_training_state(training.TrainState(model, optimizer), prefix)
-    assert int(optimizer.iterations.numpy()) == 5
-    losses, rates = _run_steps(model, optimizer, pretraining_loss, load_batches(case), 5, 8)
+    state = make_state(model, 1e-3, 8, 2)
+    checkpoints.restore_training_state(state, prefix)
+    assert state.step == 5
+    batches = load_batches("pretraining_5steps")
+    losses, rates = _run_steps(state, pretraining_loss, batches, 5, 8)
     np.testing.assert_allclose(rates, resumed["step/learning_rate"], rtol=1e-6, atol=1e-9)
     # The original clipped these gradients by the norm of unsummed slices.
     np.testing.assert_allclose(losses, resumed["step/loss"], atol=2e-3, rtol=0)
-    values = _save_and_read(model, optimizer, tmp_path)
+    values = _save_and_read(state, tmp_path)
     keys = [key for key in resumed.files if key.startswith("final/")]
     for key in keys:
         actual = values[key.removeprefix("final/")]
@@ -155,7 +144,7 @@ def test_gradients_match_the_original(name, model_class, loss_fn):
     model = load(model_class(config(), *arguments))
     if arguments:
         set_head(model, "classifier2")
-    batch = load_batches(case)[0]
+    batch = load_batches(name)[0]
     variables = checkpoints.named_variables(model)
     with tf.GradientTape() as tape:
         loss = loss_fn(model(batch), batch)
@@ -183,7 +172,7 @@ def test_original_checkpoint_has_the_final_weights():
 def test_first_step_logits_match_the_original():
     case = np.load(golden("training/classifier_10steps.npz"))
     model = set_head(load(Classifier(config(), 2)), "classifier2")
-    logits = np.asarray(model(load_batches(case)[0])["logits"])
+    logits = np.asarray(model(load_batches()[0])["logits"])
     np.testing.assert_allclose(logits, case["step/logits"][0], atol=2e-5, rtol=0)
 
 
@@ -234,9 +223,8 @@ def plain_steps():
 
 def _three_steps(loss, micro_batches=1, jit_compile=False, skip_padding=False):
     """Returns loss and gradient norm of each of three training steps."""
-    batches = load_batches(np.load(golden("training/pretraining_5steps.npz")))
-    model = load(Pretrainer(config()))
-    state = training.TrainState(model, make_optimizer(model, 1e-3, 5, 2))
+    batches = load_batches("pretraining_5steps")
+    state = make_state(load(Pretrainer(config())), 1e-3, 5, 2)
     options = TrainingOptions(gradient_accumulation_steps=micro_batches)
     devices = dataclasses.replace(ONE_DEVICE, jit_compile=jit_compile)
     step = training.make_train_step(
@@ -247,9 +235,8 @@ def _three_steps(loss, micro_batches=1, jit_compile=False, skip_padding=False):
 
 
 def test_metrics_include_sequence_and_token_counts():
-    batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
-    model = load(Classifier(config(), 2))
-    state = training.TrainState(model, make_optimizer(model, 1e-3, 5, 2))
+    batch = load_batches()[0]
+    state = make_state(load(Classifier(config(), 2)), 1e-3, 5, 2)
     loss = make_loss(classifier_loss)
     step = training.make_train_step(state, loss, TrainingOptions(), ONE_DEVICE)
     metrics = step(batch, tf.constant(3))
@@ -276,12 +263,10 @@ def _in_batch_loss(outputs, batch):
 
 @pytest.mark.parametrize("micro_batches", [2, 4])
 def test_cached_gradients_of_a_loss_over_the_batch(micro_batches):
-    batch = load_batches(np.load(golden("training/classifier_10steps.npz")))[0]
+    batch = load_batches()[0]
     found = []
     for count in (1, micro_batches):
-        model = load(Classifier(config(), 2))
-        set_head(model, "classifier2")
-        state = training.TrainState(model, make_optimizer(model, 1e-3, 5, 2))
+        state = make_state(set_head(load(Classifier(config(), 2)), "classifier2"), 1e-3, 5, 2)
         loss = mean_loss(_in_batch_loss, ("label_ids",))
         options = TrainingOptions(gradient_accumulation_steps=count)
         replica = _Replica(state, loss, options, ONE_DEVICE, skip_padding=True)

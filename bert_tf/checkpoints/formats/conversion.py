@@ -64,12 +64,14 @@ def convert(source: Source, options: Any) -> None:
     target.require_free()
     source.log_notes()
     folder = RunFolder(os.path.dirname(source.path))
+    trained = source.run or folder
     is_new = target.format == "original" and not files.list_dir(target.folder or ".")
-    declares = _declares_vectors(source, target.format)
-    if target.format == "sentence_transformers" and (declares or options.head == "encoder"):
-        check_encoder(source.run or folder)
-    declares = keeps_declaration(folder, declares, is_new)
-    model = _prepare(source, options, target.format)
+    to_vectors = target.format == "sentence_transformers"
+    makes_vectors = to_vectors and not is_cross_encoder(trained)
+    if makes_vectors or (to_vectors and options.head == "encoder"):
+        check_encoder(trained)
+    declares = keeps_declaration(folder, makes_vectors, is_new)
+    model = _prepare(source, options, target.format, makes_vectors)
     with target.stage() as output:
         path = os.path.join(output, target.name)
         if target.format == "original":
@@ -78,7 +80,7 @@ def convert(source: Source, options: Any) -> None:
             _write_converted(source, model, path, target.format)
         if declares and model.config:
             write_declaration(output, folder, model.config)
-        elif target.format == "sentence_transformers":
+        elif to_vectors:
             copy_cross_encoder(output, folder)
     head = model.head.name if model.head else "all"
     count = counted(len(model.names), "variable")
@@ -87,11 +89,6 @@ def convert(source: Source, options: Any) -> None:
     for name, file in ((CONFIG, model.config and CONFIG), (VOCAB, model.vocab_file)):
         if name not in present.get(target.format, []) and not RunFolder(target.folder).find(name):
             (note if file else warn)(f"The output does not include {name}: put it there")
-
-
-def _declares_vectors(source: Source, to: str) -> bool:
-    folder = source.run or RunFolder(os.path.dirname(source.path))
-    return to == "sentence_transformers" and not is_cross_encoder(folder)
 
 
 def _read(source: Source, model: _Model) -> dict[str, Any]:
@@ -133,7 +130,7 @@ def _write_converted(source: Source, model: _Model, path: str, to: str) -> None:
     hugging_face.write(folder, head, config, weights, model.labels, tokenizer, length)
 
 
-def _prepare(source: Source, options: Any, to: str) -> _Model:
+def _prepare(source: Source, options: Any, to: str, makes_vectors: bool) -> _Model:
     """Collects everything to write in the format `to`, and checks that it is consistent."""
     shapes = source.shapes()
     config = read_config(source, options.bert_config_file, shapes)
@@ -144,7 +141,7 @@ def _prepare(source: Source, options: Any, to: str) -> _Model:
         dropped = training_state(shapes) if options.strip_optimizer else ()
         selected = [name for name in shapes if name not in dropped]
     else:
-        encodes = options.head == "auto" and _declares_vectors(source, to)
+        encodes = options.head == "auto" and makes_vectors
         if options.head == "auto" and not encodes:
             RunFolder.of(source.path).require_flags()  # the head may be that of an unknown task
         head = heads.find(source, shapes.keys(), "encoder" if encodes else options.head)

@@ -68,7 +68,7 @@ def find_source(path: str) -> Source:
         keras_files.MODEL_EXTENSION: KerasSource,
         keras_files.WEIGHTS_EXTENSION: KerasSource,
         **dict.fromkeys((".safetensors", ".h5", *WEIGHTS_FILES), HuggingFaceSource),
-        ".zip": _open_zip,
+        ".zip": lambda path: OriginalSource(checkpoints.resolve(_unpack(path)), shown=path),
     }
     for extension, opener in openers.items():
         if path.endswith(extension):
@@ -161,10 +161,6 @@ def _open_checkpoint(prefix: str) -> Source:
         # The reader for name-based checkpoints, which is used instead, will report the problem.
         is_object_based = False
     return ModelGardenSource(prefix) if is_object_based else OriginalSource(prefix)
-
-
-def _open_zip(path: str) -> Source:
-    return OriginalSource(checkpoints.resolve(_unpack(path)), shown=path)
 
 
 def _reject_other(path: str) -> None:

@@ -1,9 +1,9 @@
 """Model folders of Hugging Face transformers: weights, config.json and vocab.txt.
 
-The weights are those of a class in PyTorch (`model.safetensors`), or of one in TensorFlow, up to
-version 4 (`tf_model.h5`, or safetensors with its names). Kernels are [input, output] in the original
-BERT and in TensorFlow, and [output, input] in PyTorch; weights of heads are [labels, H] in the
-original and in PyTorch. A DistilBERT is read as a BERT with segment embeddings of zeros.
+The weights are those of a class in PyTorch (`model.safetensors`) or, up to version 4, TensorFlow
+(`tf_model.h5`, or safetensors with its names). Kernels are [input, output] in the original BERT and
+in TensorFlow, and [output, input] in PyTorch; weights of heads are [labels, H] in the original and
+in PyTorch. A DistilBERT is read as a BERT with segment embeddings of zeros.
 """
 
 import functools
@@ -11,7 +11,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -43,6 +42,7 @@ _TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
 POOLER_FILE = "pooler.safetensors"
 # Last part of a name in the original -> last part in transformers, if they differ.
 _LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
+_OLD_LEAF = re.compile(r"(?<=LayerNorm\.)(gamma|beta)$")
 
 # Endings of kernels in TensorFlow.
 _KERNELS = ("/kernel:0", "/kernel")
@@ -72,20 +72,25 @@ class HuggingFaceSource(Source):
     kind = "hugging_face"
 
     def __init__(self, path: str, settings: Mapping[str, Any] | None = None) -> None:
-        """Opens a file of weights; `settings` is the content of config.json, if there is no such file."""
+        """Opens a file of weights; `settings`, if given, replaces the content of config.json."""
         folder = os.path.dirname(path) or "."
         super().__init__(path, folder)
         self.config_file = os.path.join(folder, CONFIG)
         settings = files.read_json(self.config_file) if settings is None else settings
         self._config = hugging_face_config.read(settings, self.config_file)
         self.labels = labels_in(settings)
-        self._read_head(settings)
+        architectures = settings.get("architectures")
+        if isinstance(architectures, list) and architectures:
+            known = {head.architecture: head for head in reversed(heads.registered().values())}
+            name = str(architectures[0])
+            self.head = known.get(name)
+            if name.startswith("DistilBertFor") and name != "DistilBertForMaskedLM":
+                self.other_head = name
         self._tensors = _open_tensors(path)
         is_distilled = settings.get("model_type") == hugging_face_config.DISTILBERT
         head_names = {} if is_distilled else heads.hugging_face_names(self.head)
-        self._names, self.unknown, self._tied_decoder = match_names(
-            self._tensors.shapes, head_names
-        )
+        matched = match_names(self._tensors.shapes, head_names)
+        self._names, self.unknown, self._tied_decoder = matched
         if configs.WORD_EMBEDDINGS not in self._names:
             content = ", ".join(sorted(self._tensors.shapes)[:4])
             raise UserError(f"no BERT word embeddings. It contains: {content} ...", at=path)
@@ -95,15 +100,6 @@ class HuggingFaceSource(Source):
             shape = self._config.type_vocab_size, self._config.hidden_size
             self._added[configs.SEGMENT_EMBEDDINGS] = np.zeros(shape, np.float32)
         self._read_tokenizer(folder)
-
-    def _read_head(self, settings: Mapping[str, Any]) -> None:
-        architectures = settings.get("architectures")
-        if isinstance(architectures, list) and architectures:
-            known = {head.architecture: head for head in reversed(heads.registered().values())}
-            name = str(architectures[0])
-            self.head = known.get(name)
-            if name.startswith("DistilBertFor") and name != "DistilBertForMaskedLM":
-                self.other_head = name
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
         """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
@@ -217,8 +213,8 @@ class SafetensorsReader:
                 raise UserError(problem, at=shard) from error
             for name in file.keys():  # noqa: SIM118
                 tensor = file.get_slice(name)
-                kind = tensor.get_dtype()
-                self.shapes[name], self.types[name] = tensor.get_shape(), _TYPE_NAMES.get(kind, kind)
+                self.shapes[name], kind = tensor.get_shape(), tensor.get_dtype()
+                self.types[name] = _TYPE_NAMES.get(kind, kind)
                 self._files[name] = shard, file
 
     def read(self, name: str) -> np.ndarray:
@@ -229,22 +225,6 @@ class SafetensorsReader:
             raise UserError(f"expected {expected}. Received: {self.types[name]}", at=path)
         # NumPy knows bfloat16 only because importing TensorFlow registers it.
         return file.get_tensor(name).astype(np.float32)
-
-
-def _write_tensors(path: str, tensors: Mapping[str, np.ndarray]) -> None:
-    """Writes float32 tensors to one file."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    try:
-        with open(path, "wb") as file:
-            mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-        save_file(dict(tensors), path, metadata={"format": "pt"})
-        # `save_file` makes the file readable by its owner only.
-        os.chmod(path, mode)
-        files.sync(path)
-    except (SafetensorError, OSError) as error:
-        raise UserError(f"Cannot write {path}: {error}") from error
 
 
 def _open_tensors(path: str) -> SafetensorsReader | keras_h5.H5Reader:
@@ -296,15 +276,19 @@ def write(
 
 def write_weights(folder: str, head: HeadFormat, weights: Mapping[str, np.ndarray]) -> None:
     """Writes `model.safetensors`; see `POOLER_FILE` for the pooler."""
+    from safetensors.numpy import save
+
     tensors, pooler = {}, {}
     prefix = "bert." if head.name == "encoder" else ""
     for name, value in weights.items():
         target = pooler if name in configs.POOLER and not head.has_pooler else tensors
         tensor = head.variables.get(name) or to_hugging_face(name).removeprefix(prefix)
         target[tensor] = _transpose_kernel(name, value)
-    _write_tensors(os.path.join(folder, WEIGHTS_FILE), tensors)
+    stored = {WEIGHTS_FILE: tensors}
     if any(value.any() for value in pooler.values()):
-        _write_tensors(os.path.join(folder, POOLER_FILE), pooler)
+        stored[POOLER_FILE] = pooler
+    for name, content in stored.items():
+        files.write_bytes(os.path.join(folder, name), save(content, metadata={"format": "pt"}))
 
 
 def to_hugging_face(name: str) -> str:
@@ -332,7 +316,8 @@ def match_names(
         The mapping; the names in the file that are not part of BERT; and the name of the masked-LM
         head's copy of the word embeddings, if there is one.
     """
-    modern = {_modernize(name): name for name in sorted(file_names)}  # current -> in the file
+    # Current name -> name in the file. Early versions of transformers kept TensorFlow's names.
+    modern = {_modernize(n): n for n in sorted(file_names)}
     if not any(name.startswith("bert.") for name in modern):
         scopes = ("embeddings.", "encoder.", "pooler.")
         modern = {
@@ -353,7 +338,7 @@ def _modernize(name: str) -> str:
     """Converts a name in TensorFlow, in early versions, or in DistilBERT to that of BERT."""
     name = keras_h5.torch_name(name) if "/" in name else name
     # Early versions of transformers kept TensorFlow's names.
-    name = re.sub(r"LayerNorm\.(gamma|beta)$", lambda match: f"LayerNorm.{_LEAVES[match[1]]}", name)
+    name = _OLD_LEAF.sub(lambda leaf: _LEAVES[leaf[0]], name)
     name = re.sub(r"^(distilbert\.)?transformer\.layer", "bert.encoder.layer", name)
     for theirs, ours in _DISTILBERT.items():
         name = name.replace(f".{theirs}.", f".{ours}.")

@@ -94,7 +94,7 @@ def make_config(
     if head and head.architecture:
         values["architectures"] = [head.architecture]
     if head.has_labels if head else labels:
-        ordered = list(labels or _placeholders(num_labels))
+        ordered = list(labels or (f"LABEL_{index}" for index in range(num_labels)))
         values |= {
             "classifier_dropout": CLASSIFIER_DROPOUT,
             "id2label": {str(index): label for index, label in enumerate(ordered)},
@@ -135,7 +135,3 @@ def make_tokenizer_config(full_tokenizer: FullTokenizer, max_length: int) -> dic
         "tokenizer_class": "BertTokenizer",
         "unk_token": "[UNK]",
     }
-
-
-def _placeholders(count: int) -> list[str]:
-    return [f"LABEL_{index}" for index in range(count)]

@@ -36,6 +36,12 @@ class H5Reader:
                 for name, array in _arrays(file):
                     self.shapes[name], self.types[name] = list(array.shape), array.dtype.name
                     self._files[name] = path
+        # Names of models, such as `tf_bert_model_1`.
+        words = (x.rpartition("/bert/embeddings/word_embeddings/") for x in self.shapes)
+        models = {os.path.basename(model) for model, found, _ in words if found}
+        if len(models) > 1:
+            problem = f"it has {len(models)} encoders: {', '.join(sorted(models))}"
+            raise UserError(problem, at=paths[0])
 
     def read(self, name: str) -> np.ndarray:
         """Returns an array as float32."""
@@ -89,12 +95,6 @@ def torch_name(path: str) -> str:
     scopes = [_SCOPES.get(scope, scope) for scope in scopes[start:]]
     names = [scope.replace("layer_._", "layer.") for scope in scopes]
     return ".".join([*names, _LEAVES.get(last, last)])
-
-
-def owner(path: str) -> str:
-    """Returns the scope before that of the encoder in a path, such as `tf_bert_model`; "" if none."""
-    before, scope, _ = path.rpartition("/bert/")
-    return os.path.basename(before) if scope else ""
 
 
 # Scopes of encoder and heads -> name in PyTorch; last parts of a name, likewise.

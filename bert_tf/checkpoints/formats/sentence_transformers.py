@@ -167,10 +167,7 @@ def declaration(
     contents = {
         _MODULES: modules,
         "1_Pooling/config.json": {"word_embedding_dimension": size, **flags},
-        _TEXTS: {
-            "max_seq_length": max_seq_length,
-            "do_lower_case": lower_case,
-        },
+        _TEXTS: {"max_seq_length": max_seq_length, "do_lower_case": lower_case},
         _SETTINGS: {"prompts": prompts, "default_prompt_name": None},
     }
     return {name: f"{json.dumps(content, indent=2)}\n" for name, content in contents.items()}
@@ -197,16 +194,16 @@ def keeps_declaration(folder: RunFolder, is_needed: bool, is_allowed: bool) -> b
 
 def write_declaration(folder: str, source: RunFolder, config: BertConfig) -> None:
     """Declares in `folder` the vectors that `source` declares; if it declares none, their mean."""
-    found = declared_vectors(source)
-    pooling, normalize = (found.pooling, found.normalize) if found else ("mean", False)
-    length = (found and found.max_seq_length) or config.max_position_embeddings
-    lower_case = bool(found and found.lower_case)
-    texts = declaration(pooling, normalize, length, config.hidden_size, {}, lower_case)
-    root = RunFolder(os.path.dirname(found.path if found else ""))
-    if found and (settings := root.find(_SETTINGS)):
+    found = declared_vectors(source) or VectorSpec()
+    length = found.max_seq_length or config.max_position_embeddings
+    texts = declaration(
+        found.pooling, found.normalize, length, config.hidden_size, {}, found.lower_case
+    )
+    root = RunFolder(os.path.dirname(found.path))
+    if found.is_declared and (settings := root.find(_SETTINGS)):
         texts[_SETTINGS] = files.read_text(settings)
     files.write_texts(folder, texts)
-    if normalize:  # sentence-transformers requires this folder
+    if found.normalize:  # sentence-transformers requires this folder
         files.make_dirs(os.path.join(folder, "2_Normalize"))
 
 

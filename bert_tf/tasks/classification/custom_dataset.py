@@ -5,11 +5,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import Place, UserError, Where, counted, excerpt, note, warn
+from bert_tf.base.errors import Place, UserError, Where, counted, note, warn
 from bert_tf.data.features import InputExample
 from bert_tf.options.declare import value_for
 from bert_tf.tables.columns import is_name, read_cells, to_text
 from bert_tf.tables.read import read_table
+from bert_tf.tables.texts import with_distinct_ids
 from bert_tf.tasks.classification.datasets import SPLIT_NAMES, TextDataset, require_valid_labels
 from bert_tf.tasks.classification.label_inference import LabelParser, infer_labels, unpack
 from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, REGRESSION, ClassifierOptions
@@ -65,8 +66,6 @@ class CustomDataset(TextDataset):
         elif problem_type == AUTO:
             self._parser = dataclasses.replace(self._parser, problem_type=CLASSIFICATION)
         self.problem_type, self.labels = self._parser.problem_type, self._parser.labels
-        if "train" in paths and self.is_unlabeled:
-            self._examples["train"] = self._load("train")
 
     def read(self, split: str) -> list[InputExample]:
         """Reads the examples of a split, at least one; examples for prediction have no labels."""
@@ -116,7 +115,9 @@ class CustomDataset(TextDataset):
     ) -> list[InputExample]:
         guids = [f"{SPLIT_NAMES[split]}-{index}" for index in range(len(places))]
         if "id" in values:
-            guids = _read_ids(values["id"], places)
+            cells = zip(values["id"], places, strict=True)
+            ids = ((place, to_text(value, "id", place), "") for value, place in cells)
+            guids = [id_ for _, id_, _ in with_distinct_ids(ids)]
         labels = [self._parser.placeholder if split == "train" else None] * len(places)
         if "label" in values:
             labels = list(map(self._parser.parse, values["label"], places))
@@ -143,16 +144,6 @@ class CustomDataset(TextDataset):
         kept = f"(--dev_fraction={self._options.dev_fraction:g}), {len(train):,} to train on"
         summary = f"{len(held_out):,} of the {row_count} of {path} are held out for evaluation"
         note(f"no dev set: {summary} {kept}")
-
-
-def _read_ids(values: Sequence[Any], places: Sequence[Where]) -> list[str]:
-    place_of_id: dict[str, Where] = {}
-    for value, place in zip(values, places, strict=True):
-        id_ = to_text(value, "id", place)
-        if place_of_id.setdefault(id_, place) != place:
-            problem = f"duplicate id {excerpt(id_)}, also at {place_of_id[id_]}"
-            raise UserError(problem, at=place)
-    return list(place_of_id)
 
 
 def _split(

@@ -25,14 +25,14 @@ _MAX_TARGET, _MIN_DEVIATION = 10, 0.1
 def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDataset:
     """Returns the dataset that the options describe.
 
-    `source` is the folder of the model, or the split that is read first.
+    `source` is the folder of the model, or the split that is read first. Raises a UserError if a
+    model to resume has other labels or another kind of output.
     """
     folder = None if options.do_train else RunFolder.used_by(options)
     folder = source if isinstance(source, RunFolder) else folder
     data: TextDataset
     # A Predictor does not need the task module, which may no longer exist.
-    reads_data = options.do_train or options.evaluates or options.do_predict
-    if options.uses_custom_tables or (options.task_module and not reads_data):
+    if options.uses_custom_tables or (options.task_module and not options.read_splits):
         data = _make_custom_dataset(options, folder)
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
@@ -55,6 +55,11 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
         is_module = bool(options.task_module)
         advice = "get_labels() must return the same list in every run" * is_module
         run_checks.require_same_labels(data.labels, label_source(data, options), options, advice)
+    for model in resumed_folders(options):
+        trained = trained_problem_type(model)
+        if trained not in (None, data.problem_type):
+            problem = f"its model has problem_type={trained}, and this run has {data.problem_type}"
+            raise UserError(problem, at=str(model))
     if options.glue_submission and not data.submission:
         raise UserError(f"--glue_submission: {data.name} is not a GLUE task")
     return data
@@ -209,12 +214,3 @@ def _require_order(labels: Sequence[str], folder: RunFolder) -> None:
     # A different number of outputs raises an error when the weights are loaded.
     if model_labels and expected != actual and len(expected) == len(actual):
         warn(f"the model names its outputs {outputs}: are they {wanted}?", at=str(folder))
-
-
-def require_problem_type(options: ClassifierOptions, data: TextDataset) -> None:
-    """Raises a UserError if a model in `output_dir` has another kind of output."""
-    for folder in resumed_folders(options):
-        trained = trained_problem_type(folder)
-        if trained not in (None, data.problem_type):
-            problem = f"its model has problem_type={trained}, and this run has {data.problem_type}"
-            raise UserError(problem, at=str(folder))

@@ -41,7 +41,7 @@ def with_module(options: HubClassifierOptions) -> ClassifierOptions:
         now, before = ("uncased" if lower else "cased" for lower in (is_lower, was_lower))
         problem = f"{folder} is {now}, but the encoder of the run in --output_dir={run} is {before}"
         raise UserError(f"{problem}: pass that encoder as --bert_hub_module_handle")
-    lower_case = options.do_lower_case if module.do_lower_case is None else module.do_lower_case
+    lower_case = options.do_lower_case if is_lower is None else is_lower
     note(f"Vocabulary {vocab_file}, do_lower_case={str(lower_case).lower()}")
     names = [field.name for field in dataclasses.fields(ClassifierOptions)]
     overrides = {

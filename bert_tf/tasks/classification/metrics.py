@@ -49,8 +49,7 @@ def classification_metrics(
         `eval_precision_macro` and `eval_recall_macro` over all L labels, whether they occur or not;
         `eval_matthews`, Matthews' correlation coefficient.
     """
-    true, predicted = _to_label_ids(probabilities, label_ids)
-    report = _make_report(true, predicted, probabilities.shape[-1])
+    true, predicted, report = _make_report(probabilities, label_ids)
     positive = _select_scores(report["1"]) if probabilities.shape[-1] == 2 else {}
     accuracy = np.mean(true == predicted)
     with _ignore_warnings():
@@ -73,8 +72,7 @@ def multilabel_metrics(
         `eval_f1_micro`, `eval_precision_micro` and `eval_recall_micro` over all pairs of a row and
         a label; `eval_f1_macro`, the mean over labels.
     """
-    true, predicted = _to_label_ids(probabilities, label_ids)
-    report = _make_report(true, predicted, probabilities.shape[-1])
+    true, predicted, report = _make_report(probabilities, label_ids)
     accuracy = np.mean((true == predicted).all(axis=-1))
     values = {"accuracy": accuracy, "f1_macro": report["macro avg"]["f1-score"]}
     return _add_loss(per_example_loss, values | _select_scores(report["micro avg"], "_micro"))
@@ -122,8 +120,7 @@ def classification_report(
         `support`, the number of rows with that label; `confusion_matrix` [L, L] has the number of
         rows for each true label (first index) and predicted label (second index).
     """
-    true, predicted = _to_label_ids(probabilities, label_ids)
-    report = _make_report(true, predicted, len(labels))
+    true, predicted, report = _make_report(probabilities, label_ids)
     scores = {
         label: _select_scores(report[str(index)]) | {"support": int(report[str(index)]["support"])}
         for index, label in enumerate(labels)
@@ -206,27 +203,25 @@ def _display_width(text: str) -> int:
     return sum(1 + (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
-def _to_label_ids(
+def _make_report(
     probabilities: np.ndarray, label_ids: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns true and predicted label ids [N]; for multi-label tasks, 0/1 indicators [N, L + 1].
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+    """Returns true and predicted label ids [N] or indicators [N, L + 1], and scikit-learn's report.
 
-    The last column is zero, because scikit-learn would read a single column as class ids.
+    The keys of the report are label ids as strings, "macro avg" etc.
     """
     if label_ids.ndim == 1:
-        return label_ids.astype(np.int64), np.argmax(probabilities, axis=-1)
-    pad = ((0, 0), (0, 1))
-    predicted = probabilities >= THRESHOLD
-    return np.pad(label_ids.astype(np.int8), pad), np.pad(predicted.astype(np.int8), pad)
-
-
-def _make_report(true: np.ndarray, predicted: np.ndarray, num_labels: int) -> dict[str, Any]:
-    """Returns scikit-learn's report; the keys are label ids as strings, "macro avg" etc."""
+        true, predicted = label_ids.astype(np.int64), np.argmax(probabilities, axis=-1)
+    else:
+        # The last column is zero, because scikit-learn would read a single column as class ids.
+        indicators = (x.astype(np.int8) for x in (label_ids, probabilities >= THRESHOLD))
+        true, predicted = (np.pad(x, ((0, 0), (0, 1))) for x in indicators)
     with _ignore_warnings():
         from sklearn import metrics
 
-        settings = {"labels": range(num_labels), "output_dict": True, "zero_division": 0}
-        return metrics.classification_report(true, predicted, **settings)
+        settings = {"labels": range(probabilities.shape[-1]), "output_dict": True}
+        report = metrics.classification_report(true, predicted, **settings, zero_division=0)
+    return true, predicted, report
 
 
 @contextlib.contextmanager

@@ -23,12 +23,7 @@ from bert_tf.finetuning.prediction import PairCheck, require_texts
 from bert_tf.finetuning.task import Metric, Schema, Task, Traits, Written
 from bert_tf.report.evaluation import EvaluationReport, format_table
 from bert_tf.tasks.classification import checks
-from bert_tf.tasks.classification.dataset_factory import (
-    label_source,
-    make_dataset,
-    require_problem_type,
-    scale_entry,
-)
+from bert_tf.tasks.classification.dataset_factory import label_source, make_dataset, scale_entry
 from bert_tf.tasks.classification.datasets import PROBLEM_TYPE, TextDataset
 from bert_tf.tasks.classification.metrics import (
     classification_report,
@@ -93,7 +88,6 @@ class Classification(Task):
         For published datasets, they are constant.
         """
         data = make_dataset(self.options, source)
-        require_problem_type(self.options, data)
         if source == "train" and data.problem_type == REGRESSION and not data.is_published:
             data.entries = {**data.entries, **scale_entry(self.options, data)}
         problem = PROBLEM_TYPES[data.problem_type](data, self.options)

@@ -27,6 +27,7 @@ from bert_tf.checkpoints.formats import find_source
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.data.features import Feature, sequence_features
 from bert_tf.data.packing import pack_batch, truncated_lengths
+from bert_tf.data.parallel import chunks
 from bert_tf.data.texts import check_lines
 from bert_tf.finetuning.engines import loaded, open_model
 from bert_tf.finetuning.model_files import read_model_files
@@ -162,7 +163,6 @@ class MaskedTexts:
 
     Attributes:
         pieces: word pieces of the texts, including masks.
-        num_masks: M, the number of masks in all texts.
         positions: index of each mask in `pieces.ids`, int64 [M].
         text_indices: index of the text of each mask, ascending, int64 [M].
         num_truncated: number of texts that do not fit into a row.
@@ -176,7 +176,6 @@ class MaskedTexts:
         self._max_seq_length = max_seq_length
         self.pieces = tokenizer.encode(texts)
         self.positions = np.flatnonzero(self.pieces.ids == vocab[MASK])
-        self.num_masks = len(self.positions)
         self.text_indices = np.searchsorted(self.pieces.row_splits, self.positions, "right") - 1
         self.num_truncated = int((self.pieces.lengths > max_seq_length - 2).sum())
 
@@ -260,8 +259,8 @@ class FillMask:
             self.num_truncated += masked.num_truncated
         results: list[list[list[Candidate]]] = [[] for _ in texts]
         with training.explained_errors():
-            for start in range(0, masked.num_masks, self._masks_per_chunk):
-                masks = np.arange(start, min(start + self._masks_per_chunk, masked.num_masks))
+            for numbers in chunks(range(len(masked.positions)), self._masks_per_chunk):
+                masks = np.array(numbers)
                 found = self._find_candidates(masked, masks)
                 for text_index, candidates in zip(masked.text_indices[masks], found, strict=True):
                     results[text_index].append(candidates)
@@ -286,11 +285,6 @@ class FillMask:
         return outputs["ids"][..., :count], outputs["probabilities"][..., :count]
 
 
-# (rows, `BEGIN` or `CONTINUATION`) -> ids and probabilities [R, K] of the K best pieces, most
-# probable first.
-TopPieces = Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
-
-
 class _Word(NamedTuple):
     """A word, or only its first pieces so far, in place of the mask with the index `mask`."""
 
@@ -309,7 +303,8 @@ class WordSearch:
     are compared directly, so the probabilities of all words may add up to more than 1.
     """
 
-    top_pieces: TopPieces
+    # That of `FillMask`.
+    top_pieces: Callable[[Mapping[str, np.ndarray], int], tuple[np.ndarray, np.ndarray]]
     tokenizer: FullTokenizer
     top_k: int
     max_pieces: int

@@ -69,13 +69,9 @@ class MultipleChoice(Task):
         The model scores one ending at a time, so a run with an `output_dir` of its own may have
         another number of them.
         """
-        reads = {"eval": self.options.evaluates, "predict": self.options.do_predict}
-        splits = [split for split in reads if reads[split]]
-        if isinstance(source, RunFolder):
-            if not splits or source.path == (self.options.output_dir or ""):
-                return Schema(tuple(source.require_labels()))
-        elif source not in splits:
-            splits.insert(0, source)
+        splits, output_dir = self.options.read_splits, self.options.output_dir or ""
+        if isinstance(source, RunFolder) and (not splits or source.path == output_dir):
+            return Schema(tuple(source.require_labels()))
         count = max(len(question.endings) for split in splits for question in self.read(split))
         return Schema(tuple(map(str, range(count))), source=f"The {splits[0]} split")
 
@@ -232,22 +228,16 @@ def _parse_questions(
     rows: Iterable[tuple[Where, dict[str, Any]]], num_endings: int | None
 ) -> Iterator[Question]:
     for place, cells in rows:
-        question = _parse_question(cells, place)
-        count = len(question.endings)
-        if num_endings and count > num_endings:
+        endings, names = _find_endings(cells.pop("ending_columns", None), place)
+        if num_endings and len(endings) > num_endings:
             expected = f"expected at most {num_endings} endings, as the model has"
-            raise UserError(f"{expected}. Received: {count}", at=place)
-        yield question
-
-
-def _parse_question(cells: dict[str, Any], place: Where) -> Question:
-    endings, names = _find_endings(cells.pop("ending_columns", None), place)
-    texts = {purpose: to_text(value, purpose, place) for purpose, value in cells.items()}
-    question, label = texts.get("question", ""), None
-    if "label" in texts:
-        label = _find_label(texts["label"].strip(), names, len(endings), place)
-    full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
-    return Question(texts["context"], full_endings, label)
+            raise UserError(f"{expected}. Received: {len(endings)}", at=place)
+        texts = {purpose: to_text(value, purpose, place) for purpose, value in cells.items()}
+        question, label = texts.get("question", ""), None
+        if "label" in texts:
+            label = _find_label(texts["label"].strip(), names, len(endings), place)
+        full_endings = tuple(f"{question} {ending}".strip() for ending in endings)
+        yield Question(texts["context"], full_endings, label)
 
 
 def _find_endings(cells: Any, place: Where) -> tuple[list[str], Sequence[str]]:

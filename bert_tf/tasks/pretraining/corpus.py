@@ -110,7 +110,6 @@ def mark_inner_pieces(
 
 
 def _find_word_spans(text: str, segmenter: Segmenter) -> Iterator[tuple[int, int]]:
-    """Yields the offsets of the start and end of each word in the text."""
     end = 0
     try:
         for word in segmenter(text):

@@ -205,7 +205,6 @@ def _hash_file(path: str | None) -> str:
 
 
 def _is_complete(unit: Unit, folder: str) -> bool:
-    """Returns whether a unit has a report, and parts of the sizes that are in the report."""
     report = _report_path(folder, unit)
     if not files.exists(report):
         return False

@@ -59,8 +59,7 @@ def _find_vocabularies(options: PretrainingOptions) -> dict[str, str]:
     """Returns digest -> flag for the vocabulary of the model to start from, if it is known."""
     folder = RunFolder.used_by(options)
     vocab_file = folder.find(VOCAB)
-    saved = folder.entry(VOCABULARY)
-    digest = vocab_digest(load_vocab(vocab_file)) if vocab_file else saved
+    digest = vocab_digest(load_vocab(vocab_file)) if vocab_file else folder.entry(VOCABULARY)
     flag = "init_checkpoint" if folder.model else "output_dir"
     return {digest: f"--{flag}={getattr(options, flag)}"} if digest else {}
 
@@ -172,10 +171,9 @@ class PretrainingRun(TrainingRun):
 
 def _check_evaluation(options: PretrainingOptions, paths: Sequence[str]) -> None:
     folder = RunFolder.used_by(options)
-    saved = folder.flags
     if folder.script != "run_pretraining":
         return
-    if options.use_next_sentence and not saved.get("use_next_sentence", True):
+    if options.use_next_sentence and not folder.flags.get("use_next_sentence", True):
         warn(f"{folder} was trained with --use_next_sentence=false")
     trained_on = {*(folder.entry(_TRAINED_ON) or "").split("\n")}
     if count := sum(files.resolve(path) in trained_on for path in paths):

@@ -175,21 +175,17 @@ def join_pieces(pieces: Iterable[str]) -> str:
 
 
 def get_final_text(pred_text: str, orig_text: str, do_lower_case: bool) -> str:
-    """Returns the part of `orig_text`, a sequence of whole words, that matches `pred_text`."""
-    tokens = BasicTokenizer(do_lower_case=do_lower_case).tokenize(orig_text)
-    return align(pred_text, orig_text, " ".join(tokens))
+    """Returns the part of `orig_text`, a sequence of whole words, that matches `pred_text`.
 
-
-def align(part: str, text: str, normalized: str) -> str:
-    """Finds `part` in the normalized text; returns the corresponding characters of `text`.
-
-    Returns all of `text` if `part` is not found, or if normalization changed the number of
-    non-space characters, for instance by removing combining accents.
+    Returns all of `orig_text` if `pred_text` is not found in it, or if normalization changes the
+    number of its non-space characters, for instance by removing combining accents.
     """
-    return text[_align(part, text, normalized)]
+    tokens = BasicTokenizer(do_lower_case=do_lower_case).tokenize(orig_text)
+    return orig_text[_align(pred_text, orig_text, " ".join(tokens))]
 
 
 def _align(part: str, text: str, normalized: str) -> slice:
+    """Returns the characters of `text` that `part` of the normalized text comes from, or all."""
     start = normalized.find(part)
     if start < 0 or part != part.strip(" ") or not part:
         return slice(0, len(text))

@@ -107,7 +107,12 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
         """Replaces the threshold "auto" by the one that the training run found."""
         values = super().complete(flags, passed, folder)
         if values.get("null_score_diff_threshold") == "auto":
-            values["null_score_diff_threshold"] = _find_threshold(folder)
+            path = folder.file("eval_results.json")
+            try:
+                found = float(files.read_json(path)["null_score_diff_threshold"])
+            except (UserError, ValueError, KeyError, TypeError) as error:
+                raise UserError("no valid null_score_diff_threshold", at=path) from error
+            values["null_score_diff_threshold"] = found
         return values
 
     def check_folder(self, folder: Any) -> Iterator[str]:
@@ -148,11 +153,3 @@ class SquadOptions(FineTuningOptions, affects=RESULTS):
         if self.max_seq_length <= self.max_query_length + NUM_SPECIAL_TOKENS:
             least = f"--max_query_length={self.max_query_length} + {NUM_SPECIAL_TOKENS}"
             raise UserError(f"--max_seq_length={self.max_seq_length} must be more than {least}")
-
-
-def _find_threshold(folder: Any) -> float:
-    path = folder.file("eval_results.json")
-    try:
-        return float(files.read_json(path)["null_score_diff_threshold"])
-    except (UserError, ValueError, KeyError, TypeError) as error:
-        raise UserError("no valid null_score_diff_threshold", at=path) from error

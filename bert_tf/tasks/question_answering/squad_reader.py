@@ -6,6 +6,7 @@ Rajpurkar et al. 2016, "SQuAD: 100,000+ Questions for Machine Comprehension of T
 
 import collections
 import functools
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -105,7 +106,8 @@ def read_squad_examples(
     examples: list[SquadExample] = []
     ids_by_problem: dict[str, list[str]] = collections.defaultdict(list)
     seen_ids: set[str] = set()
-    for location, paragraph, entry in _read_questions(path):
+    found = (_find_questions(entry, location) for location, entry in _read_objects(path))
+    for location, paragraph, entry in itertools.chain.from_iterable(found):
         qas_id = str(_get(entry, "id", (str, int, float), location))
         question = _get(entry, "question", str, location)
         if not question.strip():
@@ -141,23 +143,17 @@ def read_squad_examples(
     return examples
 
 
-def _read_questions(path: str) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Yields each question: its location in the file, its text in words, and its JSON object.
-
-    The file is SQuAD's object; or has, as JSON lines or in a list, articles, paragraphs with "qas",
-    or questions with their "context".
-    """
-    for location, entry in _read_objects(path):
-        # The first line of MRQA's files is a header.
-        if not (isinstance(entry, dict) and entry.keys() == {"header"}):
-            yield from _find_questions(entry, location)
-
-
 def _find_questions(
     entry: Any, location: str, level: int = 0, paragraph: Paragraph | None = None
 ) -> Iterator[tuple[str, Paragraph, dict[str, Any]]]:
-    """Yields the questions in a file's object, an article, a paragraph or a question: `level`."""
+    """Yields each question: its location in the file, its text in words, and its JSON object.
+
+    `entry` is SQuAD's object; or, in JSON lines or a list, an article, a paragraph with "qas", or a
+    question with its "context". `level` says which.
+    """
     keys = entry.keys() if isinstance(entry, dict) else ()
+    if keys == {"header"}:  # the first line of MRQA's files
+        return
     if level < len(_LISTS):
         level = next((n for key, n in _LEVELS.items() if key in keys), level)
     if level >= _LEVELS["context"] and not paragraph:

@@ -228,7 +228,6 @@ class QuestionAnswering(Task):
 
 
 def _question_word(question: str) -> str:
-    """Returns the first English question word, in lower case; "other" if there is none."""
     match = _QUESTION_WORDS.search(question)
     return match[0].lower() if match else "other"
 

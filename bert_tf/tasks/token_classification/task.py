@@ -291,9 +291,9 @@ class TokenClassification(Task):
 
     def _split_words(self, text: str) -> list[str]:
         basic = self.tokenizer.reference.basic_tokenizer
-        parts = enumerate(basic.split(text))
         split = str.split if basic.pretokenized else split_words
-        return [word for i, part in parts for word in ([part] if i % 2 else split(part))]
+        parts = basic.split(text)
+        return [word for part, token in parts for word in ([part] if token else split(part))]
 
     def from_inputs(self, inputs: Sequence[Any]) -> Sentences:
         """Converts strings, which are split into words, or tuples of words.

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint, checkpoints
-from bert_tf.checkpoints.formats import heads
+from bert_tf.checkpoints.formats import convert, find_source, heads
 from bert_tf.checkpoints.formats.keras_files import build
+from bert_tf.options import ConversionOptions
 
 NAMES = ("pretraining", "classification", "span", "token", "encoder")
 LABELS = ["O", "B-PER", "I-PER"]
@@ -17,6 +18,11 @@ LABELS = ["O", "B-PER", "I-PER"]
 @pytest.fixture(scope="session")
 def tiny(tiny_of_two_layers):
     return tiny_of_two_layers
+
+
+def convert_path(source, output, **flags):
+    """Converts the model at the path `source`."""
+    convert(find_source(str(source)), ConversionOptions(output=str(output), **flags))
 
 
 def values_of(prefix):

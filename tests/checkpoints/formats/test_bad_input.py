@@ -13,49 +13,40 @@ from safetensors.numpy import load_file, save_file
 
 from bert_tf import checkpoint
 from bert_tf.base.errors import UserError
-from bert_tf.checkpoints.formats import convert, find_source, heads
+from bert_tf.checkpoints.formats import find_source, heads
 from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.options import ConversionOptions
 from tests.base.test_locks import hold
-from tests.checkpoints.formats.conftest import LABELS, values_of, write_model
+from tests.checkpoints.formats.conftest import LABELS, convert_path, values_of, write_model
 from tests.oracle import ROOT
 
 
 @pytest.fixture
 def hf_folder(models, tmp_path):
     """A transformers directory that tests may corrupt."""
-    convert(
-        find_source(str(models["classification"])),
-        ConversionOptions(output=str(tmp_path / "hugging_face"), to="hugging_face"),
-    )
+    convert_path(models["classification"], tmp_path / "hugging_face", to="hugging_face")
     return tmp_path / "hugging_face"
 
 
 def _assert_rejected(source, tmp_path, message, **options):
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(UserError, match=message):
-        convert(
-            find_source(str(source)),
-            ConversionOptions(**{"output": str(tmp_path / "out"), "to": "original", **options}),
-        )
+        convert_path(**{"output": tmp_path / "out", "source": source, "to": "original", **options})
     assert sorted(os.listdir(tmp_path)) == before
 
 
 def test_locked_output_is_rejected(hf_folder, tmp_path):
     process = hold(tmp_path / ".out.lock")
-    _assert_rejected(
-        hf_folder,
-        tmp_path,
-        f"out is in use by process {process.pid} on .* pass a different --output",
-    )
+    message = f"out is in use by process {process.pid} on .* pass a different --output"
+    _assert_rejected(hf_folder, tmp_path, message)
     process.communicate("")
 
 
 def test_symlinked_output_is_followed(hf_folder, tmp_path):
     (tmp_path / "store").mkdir()
     (tmp_path / "link.keras").symlink_to(tmp_path / "store" / "model.keras")
-    convert(find_source(str(hf_folder)), ConversionOptions(output=str(tmp_path / "link.keras")))
+    convert_path(hf_folder, tmp_path / "link.keras")
     assert (tmp_path / "link.keras").is_symlink()
     assert (tmp_path / "store" / "model.keras").is_file()
 
@@ -103,23 +94,19 @@ def test_tensors_of_other_models_are_rejected(hf_folder, tmp_path, change, messa
 def test_unexpected_tensors_can_be_ignored(hf_folder, tmp_path, run_log):
     tensors = load_file(hf_folder / "model.safetensors")
     save_file({**tensors, "crf.start": np.ones([2], "float32")}, hf_folder / "model.safetensors")
-    request = ConversionOptions(output=str(tmp_path / "x.ckpt"), head="encoder")
-    convert(find_source(str(hf_folder)), request)
+    convert_path(hf_folder, tmp_path / "x.ckpt", head="encoder")
     assert "Not converted: output_bias, output_weights, crf.start" in run_log.text
     assert len(values_of(str(tmp_path / "x.ckpt"))) == 39
 
 
 def test_untied_word_embeddings_are_rejected(models, tmp_path):
     folder = tmp_path / "hugging_face"
-    request = ConversionOptions(output=str(folder), to="hugging_face")
-    convert(find_source(str(models["pretraining"])), request)
+    convert_path(models["pretraining"], folder, to="hugging_face")
     tensors = load_file(folder / "model.safetensors")
     tensors["cls.predictions.decoder.weight"] = np.zeros([19, 16], "float32")
     save_file(tensors, folder / "model.safetensors")
     _assert_rejected(folder, tmp_path, r"decoder\.weight differs from the word embeddings")
-    convert(
-        find_source(str(folder)), ConversionOptions(output=str(tmp_path / "x.ckpt"), head="encoder")
-    )
+    convert_path(folder, tmp_path / "x.ckpt", head="encoder")
 
 
 @pytest.mark.parametrize("to", ["keras", "hugging_face", "sentence_transformers"])
@@ -144,10 +131,8 @@ def test_config_of_a_different_model_is_rejected(models, hf_folder, tmp_path):
     mismatched = BertConfig.from_json_file(str(models["span"] / "bert_config.json"))
     mismatched.intermediate_size = 99
     (tmp_path / "mismatched.json").write_text(mismatched.to_json_string())
-    config_file = str(tmp_path / "mismatched.json")
-    _assert_rejected(
-        models["span"], tmp_path, "intermediate_size is 99", bert_config_file=config_file
-    )
+    flags = {"bert_config_file": str(tmp_path / "mismatched.json")}
+    _assert_rejected(models["span"], tmp_path, "intermediate_size is 99", **flags)
 
 
 def test_inconsistent_weight_shapes_are_rejected(tiny, tmp_path):
@@ -189,10 +174,7 @@ def test_ambiguous_head_is_rejected(tiny, tmp_path):
     squad_head = {"cls/squad/output_bias": bias, "cls/squad/output_weights": weights}
     folder = write_model(tmp_path / "a", tiny, "classification", **squad_head)
     _assert_rejected(folder, tmp_path, "span and classification", to="hugging_face")
-    convert(
-        find_source(str(folder)),
-        ConversionOptions(output=str(tmp_path / "x"), to="hugging_face", head="span"),
-    )
+    convert_path(folder, tmp_path / "x", to="hugging_face", head="span")
 
 
 @pytest.mark.parametrize(
@@ -219,7 +201,7 @@ def test_invalid_outputs_are_rejected(hf_folder, tmp_path, options, message):
 @pytest.fixture
 def keras_file(models, tmp_path):
     path = tmp_path / "x.keras"
-    convert(find_source(str(models["encoder"])), ConversionOptions(output=str(path)))
+    convert_path(models["encoder"], path)
     return path
 
 
@@ -277,7 +259,7 @@ def test_truncated_keras_files_are_rejected(keras_file, models, tmp_path):
     keras_file.write_bytes(keras_file.read_bytes()[:-100])
     _assert_rejected(keras_file, tmp_path, "not a complete .keras file")
     path = tmp_path / "y.weights.h5"
-    convert(find_source(str(models["span"])), ConversionOptions(output=str(path)))
+    convert_path(models["span"], path)
     path.write_bytes(path.read_bytes()[:-100])
     _assert_rejected(path, tmp_path, "not a complete weights file|cannot be loaded")
 
@@ -345,10 +327,3 @@ def test_zip_of_another_model(tmp_path):
         archive.writestr("model/model.safetensors", "x")
     with pytest.raises(UserError, match=r"It contains: model/model\.safetensors"):
         find_source(str(tmp_path / "a.zip"))
-
-
-def test_existing_checkpoint_is_not_overwritten(hf_folder, tmp_path):
-    request = ConversionOptions(output=str(tmp_path / "x.ckpt"))
-    convert(find_source(str(hf_folder)), request)
-    with pytest.raises(UserError, match=r"\.index: already exists"):
-        convert(find_source(str(hf_folder)), request)

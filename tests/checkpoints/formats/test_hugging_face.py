@@ -23,15 +23,14 @@ from bert_tf.checkpoints.run_folder import labels_in
 from bert_tf.finetuning.model_files import find_model_files, load_config_and_tokenizer
 from bert_tf.modeling import get_activation
 from bert_tf.options import ConversionOptions, EmbeddingsOptions
-from tests.checkpoints.formats.conftest import NAMES, assert_same
+from tests.checkpoints.formats.conftest import NAMES, assert_same, convert_path
 
 
 @pytest.fixture(scope="module")
 def folders(models, tmp_path_factory):
     root = tmp_path_factory.mktemp("hugging_face")
     for name in NAMES:
-        request = ConversionOptions(output=str(root / name), to="hugging_face", head=name)
-        convert(find_source(str(models[name])), request)
+        convert_path(models[name], root / name, to="hugging_face", head=name)
     return root
 
 
@@ -51,13 +50,9 @@ def modified(folders, tmp_path):
 
 
 def _assert_restored(models, folder, name, tmp_path):
-    convert(
-        find_source(str(folder)),
-        ConversionOptions(output=str(tmp_path / "restored"), to="original"),
-    )
-    assert_same(
-        str(models[name] / "bert_model.ckpt"), str(tmp_path / "restored" / "bert_model.ckpt")
-    )
+    restored = tmp_path / "restored"
+    convert_path(folder, restored, to="original")
+    assert_same(str(models[name] / "bert_model.ckpt"), str(restored / "bert_model.ckpt"))
 
 
 @pytest.mark.parametrize("name", NAMES)

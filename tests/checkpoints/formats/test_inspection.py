@@ -3,11 +3,11 @@
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import convert, describe, find_source
+from bert_tf.checkpoints.formats import describe, find_source
 from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.options import ConversionOptions
-from tests.checkpoints.formats.conftest import NAMES, write_model
+from tests.checkpoints.formats.conftest import NAMES, convert_path, write_model
 from tests.checkpoints.formats.test_model_garden import FOLDER
 
 
@@ -51,10 +51,7 @@ def test_release_is_identified_by_size(tmp_path, tiny):
 
 
 def test_inspect_other_formats(models, tmp_path, capsysbinary):
-    convert(
-        find_source(str(models["span"])),
-        ConversionOptions(output=str(tmp_path / "x"), to="hugging_face"),
-    )
+    convert_path(models["span"], tmp_path / "x", to="hugging_face")
     convert_checkpoint.run(ConversionOptions(input=str(tmp_path / "x"), inspect=True))
     text = capsysbinary.readouterr().out.decode()
     assert "Hugging Face safetensors" in text

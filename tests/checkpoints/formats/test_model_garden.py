@@ -14,10 +14,10 @@ import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.base.errors import UserError
-from bert_tf.checkpoints.formats import convert, find_source, model_garden
+from bert_tf.checkpoints.formats import find_source, model_garden
 from bert_tf.config import BertConfig
 from bert_tf.modeling import BertModel
-from bert_tf.options import ConversionOptions
+from tests.checkpoints.formats.conftest import convert_path
 
 FOLDER = Path(__file__).parent / "model_garden"
 
@@ -26,7 +26,7 @@ FOLDER = Path(__file__).parent / "model_garden"
 def test_outputs_match_the_model_garden(version, tmp_path):
     source = find_source(str(FOLDER / version))
     assert source.kind == "model_garden"
-    convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
+    convert_path(FOLDER / version, tmp_path / "x", to="original")
     config = BertConfig.from_json_file(str(tmp_path / "x" / "bert_config.json"))
     assert (config.num_attention_heads, config.hidden_act) == (2, "gelu")
     model = BertModel(config)

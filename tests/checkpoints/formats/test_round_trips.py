@@ -10,30 +10,34 @@ import sys
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf import checkpoint, checkpoints
 from bert_tf.base.errors import UserError
-from bert_tf.checkpoints.formats import convert, describe, find_source, heads
+from bert_tf.checkpoints.formats import describe, find_source, heads
 from bert_tf.commands import convert_checkpoint
 from bert_tf.config import BertConfig
 from bert_tf.optimization import create_optimizer
 from bert_tf.options import ConversionOptions
-from tests.checkpoints.formats.conftest import LABELS, NAMES, assert_same, values_of, write_model
+from tests.checkpoints.formats.conftest import (
+    LABELS,
+    NAMES,
+    assert_same,
+    convert_path,
+    values_of,
+    write_model,
+)
 from tests.oracle import ROOT
 
 OUTPUT_NAMES = {"hugging_face": "model", "keras": "model.keras", "weights_h5": "model.weights.h5"}
-
-
-def _convert(source, output, **options):
-    convert(find_source(str(source)), ConversionOptions(output=str(output), **options))
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("to", OUTPUT_NAMES)
 def test_round_trip(models, name, to, tmp_path):
     converted = tmp_path / OUTPUT_NAMES[to]
-    _convert(models[name], converted, to=to, head=name)
-    _convert(converted, tmp_path / "restored", to="original")
+    convert_path(models[name], converted, to=to, head=name)
+    convert_path(converted, tmp_path / "restored", to="original")
     restored = tmp_path / "restored"
     assert_same(str(models[name] / "bert_model.ckpt"), str(restored / "bert_model.ckpt"))
     copied = {"hugging_face": ["bert_config.json", "vocab.txt"], "keras": ["bert_config.json"]}
@@ -45,7 +49,7 @@ def test_round_trip(models, name, to, tmp_path):
 
 
 def test_keras_file_loads_with_keras(models, tmp_path):
-    _convert(models["token"], tmp_path / "x.keras", head="token")
+    convert_path(models["token"], tmp_path / "x.keras", head="token")
     model = keras.saving.load_model(tmp_path / "x.keras")
     assert type(model) is heads.registered()["token"].model
     values = values_of(str(models["token"] / "bert_model.ckpt"))
@@ -69,9 +73,9 @@ def _save_training_checkpoint(tiny, folder):
 
 def test_optimizer_is_kept_or_stripped(tiny, tmp_path):
     prefix = _save_training_checkpoint(tiny, tmp_path)
-    _convert(tmp_path, tmp_path / "copy.ckpt")
+    convert_path(tmp_path, tmp_path / "copy.ckpt")
     assert_same(prefix, str(tmp_path / "copy.ckpt"))
-    _convert(prefix, tmp_path / "small.ckpt", strip_optimizer=True)
+    convert_path(prefix, tmp_path / "small.ckpt", strip_optimizer=True)
     stripped, original = values_of(str(tmp_path / "small.ckpt")), values_of(prefix)
     assert len(stripped) == 39 + 2
     assert len(original) == 3 * 41 + 2
@@ -85,9 +89,9 @@ def test_optimizer_variables_are_dropped_without_a_word(tiny, tmp_path, caplog):
     prefix = _save_training_checkpoint(tiny, tmp_path)
     caplog.set_level(logging.INFO)
     flags = {"bert_config_file": str(tiny.folder / "bert_config.json")}
-    _convert(prefix, tmp_path / "x.keras", **flags)
+    convert_path(prefix, tmp_path / "x.keras", **flags)
     assert not re.search("Adam|dropping|[Nn]ot converted", caplog.text)
-    _convert(prefix, tmp_path / "encoder.ckpt", head="encoder", **flags)
+    convert_path(prefix, tmp_path / "encoder.ckpt", head="encoder", **flags)
     names = values_of(str(tmp_path / "encoder.ckpt")).keys()
     assert "output_bias" not in names
     assert "output_bias/adam_m" not in names
@@ -98,8 +102,8 @@ def test_optimizer_variables_are_dropped_without_a_word(tiny, tmp_path, caplog):
 def test_optimizer_is_stripped_from_models_with_more_variables(tiny, tmp_path):
     # A head may have a scalar of its own.
     values = {"x/kernel": np.float32([1]), "x/kernel/adam_m": np.float32([2]), "x/scale": 3.0}
-    _convert(write_model(tmp_path / "a", tiny, "encoder", **values), tmp_path / "b.ckpt")
-    _convert(tmp_path / "b.ckpt", tmp_path / "c.ckpt", strip_optimizer=True)
+    convert_path(write_model(tmp_path / "a", tiny, "encoder", **values), tmp_path / "b.ckpt")
+    convert_path(tmp_path / "b.ckpt", tmp_path / "c.ckpt", strip_optimizer=True)
     names = {*values_of(str(tmp_path / "b.ckpt"))} - {*values_of(str(tmp_path / "c.ckpt"))}
     assert names == {"x/kernel/adam_m"}
 
@@ -115,7 +119,7 @@ def test_optimizer_is_stripped_from_models_with_more_variables(tiny, tmp_path):
 def test_models_that_are_no_bert_are_refused(tmp_path, names):
     checkpoint.write(str(tmp_path / "a.ckpt"), {name: np.ones([2, 2], "float32") for name in names})
     with pytest.raises(UserError, match=rf"not all weights of BERT.*{names[0]}"):
-        _convert(tmp_path / "a.ckpt", tmp_path / "b.ckpt")
+        convert_path(tmp_path / "a.ckpt", tmp_path / "b.ckpt")
     assert not (tmp_path / "b.ckpt.index").exists()
     text = describe(find_source(str(tmp_path / "a.ckpt")))
     assert "Configuration: none, this is not a BERT model: it has no bert/e" in text
@@ -132,7 +136,7 @@ def test_names_of_other_programs_are_read(tiny, tmp_path, scope):
     }
     slots = {f"{name}/Adam": value for name, value in renamed.items()}
     checkpoint.write(str(folder / "bert_model.ckpt"), {**renamed, **slots, "beta1_power": 0.9})
-    _convert(folder, tmp_path / "b.ckpt", strip_optimizer=True)
+    convert_path(folder, tmp_path / "b.ckpt", strip_optimizer=True)
     assert_same(
         str(tmp_path / "b.ckpt"),
         str(write_model(tmp_path / "c", tiny, "encoder") / "bert_model.ckpt"),
@@ -140,8 +144,6 @@ def test_names_of_other_programs_are_read(tiny, tmp_path, scope):
 
 
 def test_export_of_an_estimator_is_read(tiny, tmp_path):
-    import tensorflow as tf
-
     values = values_of(tiny.checkpoint)
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         for name, value in values.items():
@@ -153,7 +155,7 @@ def test_export_of_an_estimator_is_read(tiny, tmp_path):
     (tmp_path / "export" / "assets").mkdir()
     shutil.copy(tiny.folder / "vocab.txt", tmp_path / "export" / "assets")
     config = str(tiny.folder / "bert_config.json")
-    _convert(tmp_path / "export", tmp_path / "b", to="original", bert_config_file=config)
+    convert_path(tmp_path / "export", tmp_path / "b", to="original", bert_config_file=config)
     assert_same(str(tmp_path / "b" / "bert_model.ckpt"), tiny.checkpoint)
     assert (tmp_path / "b" / "vocab.txt").exists()
 
@@ -163,18 +165,18 @@ def test_extra_config_keys_and_gelu_variant_are_kept(tiny, tmp_path):
         {**tiny.config.to_dict(), "directionality": "bidi", "pooler_fc_size": 768}
     )
     folder = write_model(tmp_path / "a", tiny, "encoder", config)
-    _convert(folder, tmp_path / "converted", to="hugging_face")
+    convert_path(folder, tmp_path / "converted", to="hugging_face")
     converted = json.loads((tmp_path / "converted" / "config.json").read_text())
     assert converted["hidden_act"] == "gelu_pytorch_tanh"
     assert converted["layer_norm_eps"] == 1e-12
-    _convert(tmp_path / "converted", tmp_path / "restored.ckpt")
+    convert_path(tmp_path / "converted", tmp_path / "restored.ckpt")
     assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == config
 
 
 def test_files_next_to_a_prefix_are_not_overwritten(models, tmp_path):
     (tmp_path / "bert_config.json").write_text('{"vocab_size": 3}')
     with pytest.raises(UserError, match=r"bert_config\.json: already exists"):
-        _convert(models["encoder"], tmp_path / "x.ckpt")
+        convert_path(models["encoder"], tmp_path / "x.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["bert_config.json"]
     assert (tmp_path / "bert_config.json").read_text() == '{"vocab_size": 3}'
 
@@ -204,7 +206,7 @@ def test_run_ner_directory_is_exported_with_labels(models, tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(run))
     source = find_source(str(tmp_path))
     assert (source.head.name, source.do_lower_case, source.labels) == ("token", False, LABELS)
-    _convert(tmp_path, tmp_path / "x", to="hugging_face")
+    convert_path(tmp_path, tmp_path / "x", to="hugging_face")
     actual = json.loads((tmp_path / "x" / "config.json").read_text())
     assert actual["architectures"] == ["BertForTokenClassification"]
 
@@ -214,7 +216,7 @@ def test_run_multiple_choice_directory_is_converted_and_read_back(models, tmp_pa
         (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "run.json").write_text(json.dumps({"script": "run_multiple_choice", "flags": {}}))
     (tmp_path / "labels.txt").write_text("0\n1\n2\n3\n")
-    _convert(tmp_path, tmp_path / "x", to="hugging_face")
+    convert_path(tmp_path, tmp_path / "x", to="hugging_face")
     actual = json.loads((tmp_path / "x" / "config.json").read_text())
     assert actual["architectures"] == ["BertForMultipleChoice"]
     assert "Ignoring the labels" not in run_log.text
@@ -249,7 +251,7 @@ def test_output_without_config_and_vocabulary_is_reported(models, tmp_path, run_
     flags = {} if name == "out" else {"bert_config_file": str(config)}
     (tmp_path / "new").mkdir()
     to = {"out": "original", "hf": "hugging_face"}.get(name, "auto")
-    _convert(tmp_path, tmp_path / "new" / name, to=to, **flags)
+    convert_path(tmp_path, tmp_path / "new" / name, to=to, **flags)
     found = {
         record.getMessage().split()[5].rstrip(":"): record.levelname
         for record in run_log.records

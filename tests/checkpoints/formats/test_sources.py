@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from bert_tf.base.errors import UserError
-from bert_tf.checkpoints.formats import convert, find_source
-from bert_tf.options import ConversionOptions
-from tests.checkpoints.formats.conftest import NAMES, assert_same
+from bert_tf.checkpoints.formats import find_source
+from tests.checkpoints.formats.conftest import NAMES, assert_same, convert_path
 
 
 def _write_zip(path, folder, prefix, extra_members=()):
@@ -25,10 +24,7 @@ def _write_zip(path, folder, prefix, extra_members=()):
 @pytest.mark.parametrize("name", NAMES)
 def test_kinds_and_companion_files_are_detected(models, name, tmp_path):
     for to, output in (("hugging_face", "x"), ("keras", "x.keras")):
-        convert(
-            find_source(str(models[name])),
-            ConversionOptions(output=str(tmp_path / output), to=to, head=name),
-        )
+        convert_path(models[name], tmp_path / output, to=to, head=name)
     paths = (models[name], tmp_path / "x", tmp_path / "x.keras")
     sources = original, hugging_face, keras_file = [find_source(str(path)) for path in paths]
     assert [source.kind for source in sources] == ["original", "hugging_face", "keras"]
@@ -48,28 +44,21 @@ def test_kinds_and_companion_files_are_detected(models, name, tmp_path):
 
 @pytest.mark.parametrize("prefix", ["uncased_L-12_H-768_A-12/", "cased_L-12_H-768_A-12/", ""])
 def test_release_zip_is_unpacked(models, prefix, tmp_path):
-    path = _write_zip(
-        tmp_path / "x.zip",
-        models["pretraining"],
-        prefix,
-        [(f"__MACOSX/{prefix}._bert_model.ckpt.index", "x")],
-    )
+    extra = [(f"__MACOSX/{prefix}._bert_model.ckpt.index", "x")]
+    path = _write_zip(tmp_path / "x.zip", models["pretraining"], prefix, extra)
     source = find_source(path)
     assert source.kind == "original"
     assert source.do_lower_case is {"u": True, "c": False, "": None}[prefix[:1]]
     # The archive is unpacked only once.
     assert find_source(path).path == source.path
-    convert(source, ConversionOptions(output=str(tmp_path / "out"), to="original"))
+    convert_path(path, tmp_path / "out", to="original")
     assert_same(
         str(models["pretraining"] / "bert_model.ckpt"), str(tmp_path / "out" / "bert_model.ckpt")
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "x.zip"]
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["model/../../vocab.txt", "/vocab.txt", "..\\vocab.txt"],
-)
+@pytest.mark.parametrize("name", ["model/../../vocab.txt", "/vocab.txt", "..\\vocab.txt"])
 def test_zip_paths_do_not_leave_the_folder(models, name, tmp_path):
     path = _write_zip(tmp_path / "x.zip", models["encoder"], "model/", [(name, "x")])
     source = find_source(path)
@@ -119,10 +108,7 @@ def test_truncated_zip_is_rejected(models, tmp_path):
 
 
 def test_directory_must_contain_one_model(models, tmp_path):
-    convert(
-        find_source(str(models["encoder"])),
-        ConversionOptions(output=str(tmp_path / "x"), to="hugging_face"),
-    )
+    convert_path(models["encoder"], tmp_path / "x", to="hugging_face")
     for path in models["encoder"].glob("bert_model*"):
         (tmp_path / "x" / path.name).write_bytes(path.read_bytes())
     with pytest.raises(UserError, match=r"two models, model\.safetensors and bert_model\.ckpt"):

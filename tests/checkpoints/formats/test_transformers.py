@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 
 from bert_tf import checkpoint
-from bert_tf.checkpoints.formats import convert, find_source, heads
+from bert_tf.checkpoints.formats import find_source, heads
 from bert_tf.checkpoints.formats.keras_files import build
 from bert_tf.config import BertConfig
-from bert_tf.options import ConversionOptions
 from bert_tf.tokenization import FullTokenizer
-from tests.checkpoints.formats.conftest import NAMES, assert_same, write_model
+from tests.checkpoints.formats.conftest import NAMES, assert_same, convert_path, write_model
 
 pytestmark = [
     pytest.mark.slow,
@@ -38,11 +37,6 @@ INPUTS = {"input_ids": IDS.tolist(), "attention_mask": MASK.tolist()}
 INPUTS["token_type_ids"] = SEGMENTS.tolist()
 
 
-def _export(source, output, **options):
-    request = ConversionOptions(output=str(output), to="hugging_face", **options)
-    convert(find_source(str(source)), request)
-
-
 def _run_worker(folder, jobs):
     (folder / "jobs.json").write_text(json.dumps(jobs))
     script = Path(__file__).parent / "transformers_worker.py"
@@ -59,16 +53,17 @@ def transformers_results(tiny, models, tmp_path_factory):
         for activation in ACTIVATIONS:
             config = BertConfig.from_dict({**tiny.config.to_dict(), "hidden_act": activation})
             ours = write_model(folder / f"{name}_{activation}_ours", tiny, name, config)
-            _export(ours, folder / f"{name}_{activation}", head=name)
+            convert_path(ours, folder / f"{name}_{activation}", to="hugging_face", head=name)
             load = {"action": "load", "architecture": heads.registered()[name].architecture}
             jobs[f"{name}_{activation}"] = {**load, "inputs": INPUTS}
     jobs |= {dtype: {"action": "cast", "model": "encoder_gelu", "dtype": dtype} for dtype in DTYPES}
     config = {**tiny.config.to_dict(), "hidden_act": "gelu"}
     jobs["masked_lm"] = {"action": "make_masked_lm", "config": config}
     for lower in (True, False):
-        _export(models["encoder"], folder / f"lower_{lower}", do_lower_case=lower)
+        flags = {"to": "hugging_face", "do_lower_case": lower}
+        convert_path(models["encoder"], folder / f"lower_{lower}", **flags)
         jobs[f"lower_{lower}"] = {"action": "tokenize", "text": TEXT}
-    _export(models["classification"], folder / "labels", labels="x,y,z")
+    convert_path(models["classification"], folder / "labels", to="hugging_face", labels="x,y,z")
     jobs["labels"] = {"action": "read_config"}
     return folder, _run_worker(folder, jobs)
 
@@ -120,7 +115,7 @@ def test_models_saved_by_transformers_are_read(transformers_results, name, activ
     folder, _ = transformers_results
     saved = folder / f"{name}_{activation}_saved"
     assert (saved / "model.safetensors.index.json").exists()
-    convert(find_source(str(saved)), ConversionOptions(output=str(tmp_path / "x"), to="original"))
+    convert_path(saved, tmp_path / "x", to="original")
     if heads.registered()[name].has_pooler:
         expected = folder / f"{name}_{activation}_ours" / "bert_model.ckpt"
         assert_same(str(expected), str(tmp_path / "x" / "bert_model.ckpt"))
@@ -131,10 +126,10 @@ def test_models_saved_by_transformers_are_read(transformers_results, name, activ
 def test_masked_lm_model_is_read(transformers_results, tiny, tmp_path):
     folder, _ = transformers_results
     source = find_source(str(folder / "masked_lm"))
-    convert(source, ConversionOptions(output=str(tmp_path / "x"), to="original"))
+    convert_path(folder / "masked_lm", tmp_path / "x", to="original")
     state = np.load(folder / "masked_lm.npz")
     vocab = str(tiny.folder / "vocab.txt")
-    _export(tmp_path / "x", tmp_path / "reexported", vocab_file=vocab)
+    convert_path(tmp_path / "x", tmp_path / "reexported", to="hugging_face", vocab_file=vocab)
     jobs = {"reexported": {"action": "load", "architecture": "BertForMaskedLM", "inputs": INPUTS}}
     assert _run_worker(tmp_path, jobs) == {"reexported": {}}
     ((_, embeddings),) = source.read(["bert/embeddings/word_embeddings"])
@@ -184,7 +179,7 @@ def test_added_tokens_have_the_ids_of_transformers(models, tiny, tmp_path, lower
     size = len(vocab.read_text().splitlines())
     config = BertConfig.from_dict({**tiny.config.to_dict(), "vocab_size": size + len(tokens)})
     write_model(tmp_path / "ours", tiny, "encoder", config)
-    _export(tmp_path / "ours", tmp_path / "theirs")
+    convert_path(tmp_path / "ours", tmp_path / "theirs", to="hugging_face")
     for name in ("model.safetensors", "config.json"):
         shutil.copy(tmp_path / "theirs" / name, tmp_path / "x")
     source = find_source(str(tmp_path / "x"))

@@ -124,7 +124,7 @@ _OTHER_SPLITS = [
     ("eval", "dev.tsv", b"ham\ta\nspam\n", "2: 1 column, but 2"),
     ("predict", "test.tsv", b"", " the file has no rows"),
     ("predict", "test.tsv", b"just a text\n", "1: --text_column=2, .* but the row has"),
-    ("predict", "test.tsv", b"?\ta\t7\n?\tb\t7\n", "2: duplicate id '7', also at .*test.tsv:1"),
+    ("predict", "test.tsv", b"?\ta\t7\n?\tb\t7\n", "2: the id '7' occurs a second time"),
 ]
 
 # (third line of train.jsonl, error)
@@ -158,7 +158,7 @@ BAD_FILES = [
         BadFile(
             f"{name}:{error}",
             {"train.tsv": TRAIN, name: content},
-            BY_NUMBER | {"id_column": "3"} if "duplicate" in error else BY_NUMBER,
+            BY_NUMBER | {"id_column": "3"} if "the id" in error else BY_NUMBER,
             split,
         )
         for split, name, content, error in _OTHER_SPLITS

@@ -3,14 +3,10 @@
 import pytest
 
 from bert_tf.data.features import InputExample
+from bert_tf.options import ClassifierOptions
 from bert_tf.tasks.classification.checks import check
 from bert_tf.tasks.classification.datasets import TextDataset
-from bert_tf.tasks.classification.options import (
-    CLASSIFICATION,
-    MULTILABEL,
-    REGRESSION,
-    ClassifierOptions,
-)
+from bert_tf.tasks.classification.options import CLASSIFICATION, MULTILABEL, REGRESSION
 from bert_tf.tasks.classification.problem_types import PROBLEM_TYPES
 
 
@@ -88,9 +84,12 @@ def test_published_data_sets_may_contradict_themselves():
     ],
 )
 def test_primary_metric(labels, problem_type, metric):
-    kind = PROBLEM_TYPES[problem_type]
-    names = kind(FakeDataset(labels, problem_type), ClassifierOptions()).metric_names
-    metric_names = kind(
-        FakeDataset(labels, problem_type, primary_metric=metric), ClassifierOptions()
-    ).metric_names
-    assert metric_names == [metric, *(name for name in names if name != metric)]
+    def metric_names(**attributes):
+        data = FakeDataset(labels, problem_type, **attributes)
+        return PROBLEM_TYPES[problem_type](data, ClassifierOptions()).metric_names
+
+    names = metric_names()
+    assert metric_names(primary_metric=metric) == [
+        metric,
+        *(name for name in names if name != metric),
+    ]

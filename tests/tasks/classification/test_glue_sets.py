@@ -8,6 +8,7 @@ import pytest
 from bert_tf.data import records
 from bert_tf.tasks import classification
 from tests.conftest import WORDS
+from tests.finetuning.helpers import rows_of
 from tests.oracle import data
 from tests.tasks.classification.test_task import options
 
@@ -22,7 +23,7 @@ def run(tiny, tmp_path, task, folder, **changes):
 
 
 def read_submission(out, name):
-    lines = [line.split("\t") for line in (out / name).read_text().splitlines()]
+    lines = rows_of(out / name)
     assert lines[0] == ["index", "prediction"]
     assert [int(line[0]) for line in lines[1:]] == list(range(len(lines) - 1))
     return [line[1] for line in lines[1:]]
@@ -60,7 +61,7 @@ def test_published_datasets(tiny, tmp_path, task):
     assert len((out / "test_results.tsv").read_text().splitlines()) == num_test
     answers = read_submission(out, name)
     assert len(answers) == num_test
-    rows = [line.split("\t") for line in (out / "test_predictions.tsv").read_text().splitlines()]
+    rows = rows_of(out / "test_predictions.tsv")
     assert len(rows) == num_test + 1
     if task == "STS-B":
         assert all(0 <= float(answer) <= 5 and len(answer) == 5 for answer in answers)

@@ -19,6 +19,7 @@ from bert_tf.finetuning.run_checks import give_schema
 from bert_tf.modeling import BertClassifier
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification.task import Classification
+from tests.finetuning.helpers import write_json_lines
 from tests.tasks.classification.test_custom_runs import custom_options, sentences, write
 
 TRAIN = {"do_train": True, "num_train_epochs": 40.0, "learning_rate": 2e-3}
@@ -28,10 +29,10 @@ def score(text):
     return text.split().count("good")
 
 
-def write_lists(folder, name, count, to_label):
-    folder.mkdir(exist_ok=True)
-    rows = [{"text": text, "label": to_label(text)} for text in sentences(count, seed=count)]
-    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+def write_labels(path, labels):
+    rows = [{"text": f"good {n}", "label": label} for n, label in enumerate(labels)]
+    write_json_lines(path, rows)
+    return str(path)
 
 
 def price(text):
@@ -162,9 +163,8 @@ def test_the_head_of_init_checkpoint_keeps_its_unit(
     (folder / "run.json").write_text(json.dumps(run))
     if names:
         (folder / "labels.txt").write_text("".join(f"{name}\n" for name in names))
-    rows = [{"text": f"good {n}", "label": label} for n, label in enumerate(numbers * 4)]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    flags = {"init_checkpoint": str(folder), "train_file": str(tmp_path / "train.jsonl")}
+    train_file = write_labels(tmp_path / "train.jsonl", numbers * 4)
+    flags = {"init_checkpoint": str(folder), "train_file": train_file}
     flags |= {"data_dir": None, "do_train": True, "dev_fraction": 0.0}
     options = custom_options(tiny, tmp_path, problem_type="regression", **flags)
     data = classification.dataset_factory.make_dataset(options, "train")
@@ -188,9 +188,8 @@ def test_the_head_of_init_checkpoint_keeps_its_unit(
     ],
 )
 def test_numbers_are_standardized_by_size_and_spread(tiny, tmp_path, caplog, numbers, scale):
-    rows = [{"text": f"good {n}", "label": label} for n, label in enumerate(numbers * 4)]
-    (tmp_path / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    flags = {"train_file": str(tmp_path / "train.jsonl"), "data_dir": None, "do_train": True}
+    train_file = write_labels(tmp_path / "train.jsonl", numbers * 4)
+    flags = {"train_file": train_file, "data_dir": None, "do_train": True}
     options = custom_options(tiny, tmp_path, problem_type="regression", dev_fraction=0.0, **flags)
     task = give_schema(Classification(*read_model_files(options)))
     saved = json.loads(task.schema.entries.get("target_scale", "null"))
@@ -236,7 +235,8 @@ def test_several_targets(tiny, tmp_path):
     names = "mood", "size"
     label = lambda text: {"mood": score(text) + 0.5, "size": 20 + text.split().count("film")}  # noqa: E731
     for name, count in (("train.jsonl", 100), ("dev.jsonl", 20), ("test.jsonl", 5)):
-        write_lists(tmp_path / "data", name, count, label)
+        rows = [{"text": text, "label": label(text)} for text in sentences(count, seed=count)]
+        write_json_lines(tmp_path / "data" / name, rows)
     flags = {**TRAIN, "do_eval": True, "do_predict": True, "do_export": True}
     metrics = classification.run(custom_options(tiny, tmp_path, **flags)).metrics
     out = tmp_path / "out"
@@ -263,9 +263,7 @@ def test_several_targets(tiny, tmp_path):
 
 
 def infer(tiny, tmp_path, labels, **flags):
-    (tmp_path / "data").mkdir()
-    rows = [{"text": f"good {n}", "label": label} for n, label in enumerate(labels * 4)]
-    (tmp_path / "data" / "train.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    write_labels(tmp_path / "data" / "train.jsonl", labels * 4)
     options = custom_options(tiny, tmp_path, do_train=True, dev_fraction=0.0, **flags)
     data = classification.dataset_factory.make_dataset(options, "train")
     return data.problem_type, data.labels
@@ -299,26 +297,14 @@ def test_problem_type_of_lists(tiny, tmp_path, labels, flags, problem_type, name
         (
             [[0, 1, 1], [1, 0, 0]],
             {},
-            "numbers 0, 1 may be labels.*pass --problem_type=regression; otherwise",
+            "numbers 0, 1 may be labels.*--problem_type=regression; other",
         ),
         ([[0, 1, 1], [1, 0, 0]], {"problem_type": "multilabel"}, "numbers 0, 1 may be labels"),
         ([{}], {}, "jsonl:1: label '' is not a number"),
-        (
-            [[1.5, 3.2], [4, 2, 1]],
-            {},
-            "jsonl:2: the label has 0, 1, 2, but others have 0, 1$",
-        ),
+        ([[1.5, 3.2], [4, 2, 1]], {}, "jsonl:2: the label has 0, 1, 2, but others have 0, 1$"),
         ([[1.5, 3.2], 4], {}, "jsonl:2: the label has one number, but others have 0, 1"),
-        (
-            [[1.5, 3.2], ""],
-            {"problem_type": "regression"},
-            "jsonl:2: label '' is not a number",
-        ),
-        (
-            [[0.5, 1], [0.2, 0.3]],
-            {"problem_type": "multilabel"},
-            "0.5, 1 may be labels",
-        ),
+        ([[1.5, 3.2], ""], {"problem_type": "regression"}, "jsonl:2: label '' is not a number"),
+        ([[0.5, 1], [0.2, 0.3]], {"problem_type": "multilabel"}, "0.5, 1 may be labels"),
         (
             [{"a": 1.5, "b": 2}, {"b": 2, "c": 1}],
             {},

@@ -21,6 +21,7 @@ from bert_tf.options import ClassifierOptions
 from bert_tf.tasks import classification
 from bert_tf.tasks.classification.metrics import classification_metrics
 from bert_tf.training import build
+from tests.checkpoints.formats.conftest import assert_same, values_of
 from tests.conftest import WORDS
 from tests.modeling.helpers import config, load, set_head
 from tests.oracle import golden
@@ -247,10 +248,9 @@ def test_resumed_run_equals_uninterrupted_run(tiny, tmp_path, monkeypatch, chang
     assert checkpoint.names_in(str(tmp_path / "parts"))[-1] == "model.ckpt-4"
     classification.run(options(tiny, tmp_path, **run, output_dir=str(tmp_path / "parts")))
 
-    prefixes = [str(tmp_path / name / "model.ckpt-9") for name in ("whole", "parts")]
-    uninterrupted, resumed = (dict(checkpoint.read(p, checkpoint.shapes(p))) for p in prefixes)
-    for name, value in uninterrupted.items():
-        np.testing.assert_array_equal(resumed[name], value, err_msg=name)
+    whole, parts = (str(tmp_path / name / "model.ckpt-9") for name in ("whole", "parts"))
+    assert_same(parts, whole)
+    uninterrupted = values_of(whole)
     assert ("loss_scale" in uninterrupted) == (changes.get("precision") == "float16")
     start = dict(checkpoint.read(str(tmp_path / "whole" / "model.ckpt-0"), ["output_weights"]))
     assert np.abs(uninterrupted["output_weights"] - start["output_weights"]).max() > 1e-3
@@ -263,7 +263,7 @@ def test_padding_does_not_affect_weights_or_results(tiny, tmp_path, monkeypatch,
     dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     (tmp_path / "config.json").write_text(json.dumps({**tiny.config.to_dict(), **dropout}))
     # Weights larger than any initialization, so that results depend on the texts.
-    start = checkpoint.read(tiny.checkpoint, checkpoint.shapes(tiny.checkpoint))
+    start = values_of(tiny.checkpoint).items()
     large = {n: tf.constant(v * (15 if "kernel" in n or "word" in n else 1)) for n, v in start}
     checkpoint.write(str(tmp_path / "large.ckpt"), large)
     lengths = []
@@ -281,8 +281,7 @@ def test_padding_does_not_affect_weights_or_results(tiny, tmp_path, monkeypatch,
         folder = tmp_path / f"fixed {fixed}"
         run = options(tiny, tmp_path, **ALL_STEPS, **flags, output_dir=str(folder))
         metrics = classification.run(run).metrics
-        prefix = checkpoint.latest(run.output_dir)
-        weights = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+        weights = values_of(checkpoint.latest(run.output_dir))
         results.append((metrics, weights, np.loadtxt(folder / "test_results.tsv")))
     assert set(lengths[:13]) == {24}
     assert set(lengths[13:]) >= {16, 24}

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoint
 from bert_tf.api.predictor import Predictor
 from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.formats.sentence_transformers import declared_vectors
@@ -20,11 +19,9 @@ from bert_tf.finetuning import run as finetuning_run
 from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import EmbeddingsOptions, registry
 from bert_tf.tasks.embeddings.task import Embeddings
+from tests.checkpoints.formats.conftest import values_of
 from tests.conftest import WORDS
-
-
-def write(path, rows):
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+from tests.finetuning.helpers import write_json_lines as write
 
 
 @pytest.fixture
@@ -41,9 +38,8 @@ def options(tiny, tmp_path):
     flags = {**tiny.flags, "init_checkpoint": tiny.checkpoint, "output_dir": str(tmp_path / "out")}
     flags |= {"train_batch_size": 8, "learning_rate": 1e-2, "num_train_epochs": 5.0}
     columns = {"anchor_column": "query", "positive_column": "passage", "negative_columns": "others"}
-    return EmbeddingsOptions(
-        **flags, **columns, data_dir=str(tmp_path), do_train=True, do_eval=True
-    )
+    flags |= {"data_dir": str(tmp_path), "do_train": True, "do_eval": True}
+    return EmbeddingsOptions(**flags, **columns)
 
 
 def test_retrieval(options, tmp_path, run_log):
@@ -125,7 +121,7 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
     records, digest = (tmp_path / "out" / name for name in ("train.tf_record", "run.json"))
     expected = records.read_bytes(), json.loads(digest.read_text())["training_data"]
     prefix = f"{tmp_path}/out/model.ckpt-12"
-    whole = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    whole = values_of(prefix)
     on_disk = []
 
     def spill(items):
@@ -141,12 +137,12 @@ def test_more_rows_than_memory(options, monkeypatch, tmp_path):
     registry.run(run)
     assert isinstance(on_disk[0], disk_list.DiskList)
     assert (records.read_bytes(), json.loads(digest.read_text())["training_data"]) == expected
-    in_blocks = dict(checkpoint.read(prefix, checkpoint.shapes(prefix)))
+    in_blocks = values_of(prefix)
     assert any(not np.array_equal(in_blocks[name], whole[name]) for name in whole)
     for path in (tmp_path / "out").glob("model.ckpt-12.*"):
         path.unlink()
     registry.run(run)
-    for name, value in checkpoint.read(prefix, checkpoint.shapes(prefix)):
+    for name, value in values_of(prefix).items():
         np.testing.assert_array_equal(value, in_blocks[name], err_msg=name)
 
 
@@ -267,7 +263,6 @@ def test_rows_whose_anchor_has_no_match_are_counted(options, tmp_path, run_log):
 
 
 def test_single_passage(options, tmp_path):
-    write(
-        tmp_path / "dev.jsonl", [{"query": f"it {n}", "passage": "x", "others": []} for n in "ab"]
-    )
+    rows = [{"query": f"it {n}", "passage": "x", "others": []} for n in "ab"]
+    write(tmp_path / "dev.jsonl", rows)
     assert "only 1 passage: all metrics are 1" in problems(options, "eval")

@@ -111,8 +111,7 @@ def test_student_approaches_the_teacher(options, teacher, micro_batches):
 
 
 def test_records_are_reused_until_the_teacher_changes(options, teacher, tmp_path, run_log):
-    copy = tmp_path / "teacher"
-    shutil.copytree(teacher, copy)
+    copy = shutil.copytree(teacher, tmp_path / "teacher")
     run = dataclasses.replace(options, teacher=str(copy))
     registry.run(run)
     run_log.clear()
@@ -137,8 +136,7 @@ def test_records_are_reused_until_the_teacher_changes(options, teacher, tmp_path
     ],
 )
 def test_identity_of_a_teacher(options, teacher, tmp_path, name, old, new):
-    copy = tmp_path / "teacher"
-    shutil.copytree(teacher, copy)
+    copy = shutil.copytree(teacher, tmp_path / "teacher")
     (copy / "tokenizer_config.json").write_text("{}")
     student = Embeddings(*read_model_files(dataclasses.replace(options, teacher=str(copy))))
     before, text = student.open_teacher(ONE_DEVICE).identity, (copy / name).read_text()
@@ -156,8 +154,7 @@ def test_mistakes(options, teacher, tmp_path):
     fail("has vectors of size 16, but this model of 32", pooling="mean_max")
     fail("--translations needs --teacher", teacher=None, translations=True)
     fail("No checkpoint .*missing", teacher=str(tmp_path / "missing"))
-    copy = tmp_path / "dense"
-    shutil.copytree(teacher, copy)
+    copy = shutil.copytree(teacher, tmp_path / "dense")
     modules = (copy / "modules.json").read_text().replace("models.Pooling", "models.Dense")
     (copy / "modules.json").write_text(modules)
     fail("dense/.*modules Transformer, Dense, which is not supp", teacher=str(copy))

@@ -13,8 +13,8 @@ import pytest
 from bert_tf.base.errors import UserError
 from bert_tf.options import ExtractionOptions
 from bert_tf.tasks import extraction
+from tests.conftest import WORDS
 from tests.oracle import ROOT
-from tests.tasks.pretraining.test_create_data import WORDS
 
 BEAM = {
     "beam_runner": "DirectRunner",

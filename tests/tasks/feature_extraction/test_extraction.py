@@ -55,24 +55,22 @@ def options(tiny, folder, **changes):
 
 
 def run(tiny, folder, **changes):
-    run_options = options(tiny, folder, **changes)
-    run_options.check()
-    extraction.run(run_options)
+    extraction.run(options(tiny, folder, **changes))
     return folder / "out"
 
 
-def compute_features(tiny, layer, lines=LINES, max_seq_length=12):
+def compute_features(tiny, layer):
     """Returns the tokens and one layer of each text, computed one text at a time."""
     tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     model = BertModel(tiny.config)
     checkpoint.restore(model, tiny.checkpoint)
     features_per_text = []
-    for line in lines:
+    for line in LINES:
         a, _, b = line.strip().rpartition(" ||| ")
         first, second = (tokenizer.tokenize(text) for text in (a, b))
         if not a:
             first, second = tokenizer.tokenize(line), []
-        max_tokens = max_seq_length - 2 - bool(second)
+        max_tokens = 10 - bool(second)  # of 12, without [CLS] and [SEP]
         while len(first) + len(second) > max_tokens:
             (first if len(first) > len(second) else second).pop()
         tokens = ["[CLS]", *first, "[SEP]"]
@@ -130,15 +128,15 @@ def test_pooled_array_output(tiny, folder):
     assert output["features"].shape == (len(LINES), 1, tiny.config.hidden_size)
 
 
+def read_records(path):
+    records = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    return [tf.train.Example.FromString(record).features.feature for record in records]
+
+
 def test_tfrecord_output(tiny, folder):
     path = run(tiny, folder, layers="-1,0", output_format="tfrecord")
-    records = [
-        tf.train.Example.FromString(record.numpy()).features.feature
-        for record in tf.data.TFRecordDataset(str(path))
-    ]
-    for row, (record, (tokens, values)) in enumerate(
-        zip(records, compute_features(tiny, 0), strict=True)
-    ):
+    expected = zip(read_records(path), compute_features(tiny, 0), strict=True)
+    for row, (record, (tokens, values)) in enumerate(expected):
         assert record["index"].int64_list.value[:] == [row]
         assert [token.decode() for token in record["tokens"].bytes_list.value] == tokens
         vectors = np.reshape(record["layer_0"].float_list.value, values.shape)
@@ -153,21 +151,26 @@ def test_compute_options(tiny, folder, flags):
     np.testing.assert_allclose(output["features"][:, 0], means, atol=tolerance)
 
 
+ROWS = "id\ttwo\tone\n0\tb c\ta\n1\t\tthe good film\n"
+PAIR_AND_TEXT = "[CLS] a [SEP] b c [SEP] [CLS] the good film [SEP]"
+
+
 @pytest.mark.parametrize(
-    "flags",
+    ("text", "flags", "tokens"),
     [
-        {"text_column": "one", "text_pair_column": "two"},
-        {"text_column": "3", "text_pair_column": "2", "has_header": "yes"},
+        (ROWS, {"text_column": "one", "text_pair_column": "two"}, PAIR_AND_TEXT),
+        (
+            ROWS,
+            {"text_column": "3", "text_pair_column": "2", "has_header": "yes"},
+            PAIR_AND_TEXT,
+        ),
+        ("a\tb\nc\tnot\n", {"text_column": "2"}, "[CLS] b [SEP] [CLS] not [SEP]"),
     ],
 )
-def test_input_columns(tiny, folder, flags):
-    rows = [["id", "two", "one"], ["0", "b c", "a"], ["1", "", "the good film"]]
-    (folder / "in.txt").write_text("".join("\t".join(row) + "\n" for row in rows))
+def test_input_columns(tiny, folder, text, flags, tokens):
+    (folder / "in.txt").write_text(text)
     output = np.load(run(tiny, folder, output_format="npz", **flags))
-    lines = ["a ||| b c", "the good film"]
-    assert output["tokens"].tolist() == [
-        t for tokens, _ in compute_features(tiny, -1, lines) for t in tokens
-    ]
+    assert output["tokens"].tolist() == tokens.split()
 
 
 def test_columns_of_standard_input(tiny, folder, monkeypatch):
@@ -184,19 +187,20 @@ def test_standard_input(tiny, folder, monkeypatch):
     assert len(path.read_text().splitlines()) == len(LINES)
 
 
-def test_truncated_texts_are_counted(tiny, folder, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
+def test_truncated_texts_are_counted(tiny, folder, run_log):
     run(tiny, folder)
-    assert "1 of 6 texts is longer than max_seq_length=12 and was truncated" in caplog.text
+    assert "1 of 6 texts is longer than max_seq_length=12 and was truncated" in run_log.text
+
+
+def run_script(flags):
+    command = [sys.executable, str(ROOT / "extract_features.py")]
+    command += [f"--{name}={value}" for name, value in flags.items() if value is not None]
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
 
 
 def test_script(tiny, folder):
-    run_options = dataclasses.asdict(options(tiny, folder))
-    flags = [f"--{name}={value}" for name, value in run_options.items() if value is not None]
-    process = subprocess.run(
-        [sys.executable, str(ROOT / "extract_features.py"), *flags], capture_output=True, text=True
-    )
-    assert process.returncode == 0, process.stderr
+    run_script(dataclasses.asdict(options(tiny, folder)))
     assert len((folder / "out").read_text().splitlines()) == len(LINES)
 
 
@@ -207,18 +211,9 @@ INVALID_OPTIONS = {
     "missing input file": ({"input_file": "nowhere.txt"}, "No such file: nowhere.txt"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "unknown column": ({"text_column": "text"}, "in.txt:1: there is no column 'text'"),
-    "column 0": (
-        {"text_column": "0"},
-        "in.txt:1: --text_column=0, counting from 1, but",
-    ),
-    "too few columns": (
-        {"text_column": "3"},
-        "in.txt:1: --text_column=3, counting from 1, but",
-    ),
-    "pair column without text column": (
-        {"text_pair_column": "2"},
-        "--text_pair_column needs --text_column",
-    ),
+    "column 0": ({"text_column": "0"}, "in.txt:1: --text_column=0, counting from 1, but"),
+    "too few columns": ({"text_column": "3"}, "in.txt:1: --text_column=3, counting from 1, but"),
+    "only the column of pairs": ({"text_pair_column": "2"}, "pair_column needs --text_column"),
     "column name without header": ({"text_column": "a", "has_header": "no"}, "--has_header=no"),
     "too long": ({"max_seq_length": 25}, "--max_seq_length=25 exceeds the model's 24"),
     "missing folder": ({"output_file": "/nowhere/out"}, "there is no folder /nowhere"),
@@ -232,11 +227,7 @@ def test_large_inputs_run_in_parallel(tiny, folder):
     run(tiny, folder, pooling="mean", output_format="npz")
     expected = np.load(folder / "out")["features"]
     flags = dataclasses.asdict(options(tiny, folder, pooling="mean", output_format="npz"))
-    flags |= {"batch_size": 2, "output_file": folder / "many"}
-    script = [sys.executable, str(ROOT / "extract_features.py")]
-    command = script + [f"--{name}={value}" for name, value in flags.items() if value is not None]
-    process = subprocess.run(command, capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
+    run_script({**flags, "batch_size": 2, "output_file": folder / "many"})
     np.testing.assert_allclose(np.load(folder / "many")["features"], expected, atol=1e-5)
 
 
@@ -297,7 +288,7 @@ def test_output_format_from_file_name(tiny, folder, name, prefix):
     run(tiny, folder, output_file=str(folder / name), pooling="cls")
     assert (folder / name).read_bytes().startswith(prefix)
     if name == "x.TFRECORD":
-        assert sum(1 for _ in tf.data.TFRecordDataset(str(folder / name))) == len(LINES)
+        assert len(read_records(folder / name)) == len(LINES)
     run(tiny, folder, output_file=str(folder / name), pooling="cls", output_format="jsonl")
     assert (folder / name).read_bytes().startswith(b'{"linex_index')
 
@@ -366,9 +357,9 @@ def test_two_devices_give_the_same_vectors_as_one(tiny, folder, pooling):
 
 
 def test_duplicate_layer(tiny, folder):
-    path = str(run(tiny, folder, layers="-1,-1", output_format="tfrecord", pooling="cls"))
-    record = tf.train.Example.FromString(next(iter(tf.data.TFRecordDataset(path))).numpy())
-    assert len(record.features.feature["layer_-1"].float_list.value) == tiny.config.hidden_size
+    path = run(tiny, folder, layers="-1,-1", output_format="tfrecord", pooling="cls")
+    values = read_records(path)[0]["layer_-1"].float_list.value
+    assert len(values) == tiny.config.hidden_size
 
 
 def test_closed_standard_input(tiny, folder, monkeypatch):
@@ -407,9 +398,3 @@ def test_probable_mistakes_warn(tiny, folder, run_log, changes, content, warning
     changes = {name: str(folder / v) if name[-5:] == "_file" else v for name, v in changes.items()}
     run(tiny, folder, **changes)
     assert warning in run_log.text
-
-
-def test_columns_without_header(tiny, folder):
-    (folder / "in.txt").write_text("a\tb\nc\tnot\n")
-    output = np.load(run(tiny, folder, output_format="npz", text_column="2"))
-    assert output["tokens"].tolist() == ["[CLS]", "b", "[SEP]", "[CLS]", "not", "[SEP]"]

@@ -81,9 +81,7 @@ def options(model, folder, **changes):
 
 
 def run(model, folder, **changes):
-    run_options = options(model, folder, **changes)
-    run_options.check()
-    fill_mask.run(run_options)
+    fill_mask.run(options(model, folder, **changes))
     return [json.loads(line) for line in (folder / "out").read_text().splitlines()]
 
 
@@ -95,9 +93,8 @@ def mask_probabilities(model, tokens, fits=lambda name: True):
     """Returns, for each [MASK] of a row, a softmax over the valid pieces (one row at a time)."""
     ids = [model.names.index(token) for token in ["[CLS]", *tokens, "[SEP]"]]
     mask_positions = [index for index, number in enumerate(ids) if model.names[number] == "[MASK]"]
-    outputs = model.pretrainer(
-        {"input_ids": np.array([ids]), "masked_lm_positions": np.array([mask_positions])}
-    )
+    inputs = {"input_ids": np.array([ids]), "masked_lm_positions": np.array([mask_positions])}
+    outputs = model.pretrainer(inputs)
     logits = np.array(outputs["masked_lm_logits"][0], np.float64)[:, : len(model.names)]
     logits[:, [not fits(name) for name in model.names]] = -np.inf
     exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
@@ -151,32 +148,23 @@ def test_bfloat16_is_close_to_float32(model, folder):
 def score_whole_words(model, text):
     """Scores all words of one or two pieces for the only mask of a text, one at a time."""
 
-    def is_word_start(name):
-        return name in WORD_STARTS
-
-    def is_continuation(name):
-        return name in CONTINUATIONS
-
-    def distribution(pieces, fits):
+    def distribution(pieces, valid):
         tokens = tokens_of(model, text)
-        mask_index = tokens.index("[MASK]")
-        return mask_probabilities(
-            model, [*tokens[:mask_index], *pieces, *tokens[mask_index + 1 :]], fits
-        )[0]
+        index = tokens.index("[MASK]")
+        tokens[index : index + 1] = pieces
+        (probabilities, *_) = mask_probabilities(model, tokens, valid.__contains__)
+        return dict(zip(model.names, probabilities, strict=True))
 
-    single_pieces = distribution(["[MASK]"], is_word_start)
-    scores = {
-        name: p for name, p in zip(model.names, single_pieces, strict=True) if is_word_start(name)
-    }
-    firsts = distribution(["[MASK]", "[MASK]"], is_word_start)
+    singles = distribution(["[MASK]"], WORD_STARTS)
+    scores = {name: singles[name] for name in WORD_STARTS}
+    firsts = distribution(["[MASK]", "[MASK]"], WORD_STARTS)
     tokenizer = FullTokenizer(str(model.folder / "vocab.txt"))
     for first in WORD_STARTS:
-        seconds = distribution([first, "[MASK]"], is_continuation)
+        seconds = distribution([first, "[MASK]"], CONTINUATIONS)
         for second in CONTINUATIONS:
             word = first + second[2:]
             if tokenizer.tokenize(word) == [first, second]:
-                p = firsts[model.names.index(first)] * seconds[model.names.index(second)]
-                scores[word] = p
+                scores[word] = firsts[first] * seconds[second]
     return scores
 
 
@@ -202,7 +190,7 @@ def test_whole_words_match_a_plain_search(model, folder, text, top_k):
 def test_whole_words_keep_other_masks(model, folder):
     text = "a [MASK] b [MASK]"
     (masks,) = fill(model, folder, [text], whole_word=True, max_word_pieces=1)
-    expected = mask_probabilities(model, tokens_of(model, text), lambda name: name in WORD_STARTS)
+    expected = mask_probabilities(model, tokens_of(model, text), WORD_STARTS.__contains__)
     for candidates, probabilities in zip(masks, expected, strict=True):
         assert_likeliest(candidates, probabilities, model.names)
     ((candidates_alone,),) = fill(model, folder, ["the [MASK]"], whole_word=True, top_k=1)
@@ -226,9 +214,8 @@ def test_vocabulary_without_continuations(tiny, model, folder):
 
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True, "max_word_pieces": 2}])
-def test_long_texts(model, folder, flags, caplog, monkeypatch):
+def test_long_texts(model, folder, flags, run_log):
     """Masks in long texts see the surrounding tokens, and texts do not affect each other."""
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
     long_text = "good " * 40 + "bad [MASK] film " + "the " * 40 + "[MASK] " + "a b " * 20
     (folder / "in.txt").write_text(f"{long_text}\nthe [MASK]\n")
     first, second = run(model, folder, max_seq_length=9, **flags)
@@ -243,7 +230,7 @@ def test_long_texts(model, folder, flags, caplog, monkeypatch):
     assert [candidate["word"] for candidate in second["masks"][0]] == [
         c.word for c in candidates_alone
     ]
-    assert "1 of 2 texts is longer than --max_seq_length=9" in caplog.text
+    assert "1 of 2 texts is longer than --max_seq_length=9" in run_log.text
 
 
 @pytest.mark.parametrize("flags", [{}, {"whole_word": True}])
@@ -283,16 +270,9 @@ def test_several_threads(model, folder):
 
 
 def test_text_on_the_command_line(model, folder, capsysbinary):
-    run_options = options(
-        model,
-        folder,
-        input_file=None,
-        output_file="-",
-        text=" the\n[MASK] \udce9 ",
-        output_format="table",
-    )
-    run_options.check()
-    fill_mask.run(run_options)
+    flags = {"input_file": None, "text": " the\n[MASK] \udce9 "}
+    flags |= {"output_file": "-", "output_format": "table"}
+    fill_mask.run(options(model, folder, **flags))
     text, *lines = capsysbinary.readouterr().out.splitlines()
     # The invalid UTF-8 byte is returned unchanged.
     assert text == b"the [MASK] \xe9"
@@ -321,11 +301,7 @@ def test_table_warns(model, folder, run_log):
 @pytest.mark.parametrize(
     ("name", "content", "column"),
     [
-        (
-            "in.jsonl",
-            '{"sentences": ["the [MASK]"]}\n{"sentences": ["not [MASK]"]}\n',
-            "sentences.0",
-        ),
+        ("in.jsonl", '{"a": ["the [MASK]"]}\n{"a": ["not [MASK]"]}\n', "a.0"),
         ("in.tsv", "id\ttext\n1\tthe [MASK]\n2\tnot [MASK]\n", "text"),
         ("in.tsv", "1\tthe [MASK]\n2\tnot [MASK]\n", "2"),
     ],
@@ -384,16 +360,10 @@ def test_whole_words_of_small_bert(folder):
 
 INVALID_OPTIONS = {
     "no input": ({"input_file": None}, "Pass either --input_file=FILE"),
-    "text without mask": (
-        {"input_file": None, "text": "nothing"},
-        "--text: expected a text with [MASK]",
-    ),
+    "no mask": ({"input_file": None, "text": "nothing"}, "--text: expected a text with [MASK]"),
     "no checkpoint": ({"init_checkpoint": None}, "--init_checkpoint"),
     "top_k": ({"top_k": 0}, "--top_k must be between 1 and 1000"),
-    "pieces without whole words": (
-        {"max_word_pieces": 2},
-        "--max_word_pieces needs --whole_word=true",
-    ),
+    "no whole words": ({"max_word_pieces": 2}, "--max_word_pieces needs --whole_word=true"),
     "no room for pieces": (
         {"whole_word": True, "max_seq_length": 4},
         "--max_seq_length=4 has no room for --max_word_pieces=3",

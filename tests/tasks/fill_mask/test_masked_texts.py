@@ -23,48 +23,19 @@ from bert_tf.tasks.fill_mask.fill_mask import (
 )
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds
-
-CLS, SEP = 1, 2
-VOCAB = {"[CLS]": CLS, "[SEP]": SEP, "[MASK]": ord("_")}
-
-
-class LetterTokenizer:
-    """Tokenizes texts to letters; drops spaces, and keeps masks."""
-
-    reference = SimpleNamespace(vocab=VOCAB)
-
-    def encode(self, texts):
-        letters = [text.replace(MASK, "_").replace(" ", "") for text in texts]
-        return RaggedIds.from_lists([[*map(ord, text)] for text in letters])
+from tests.tasks.letters import LetterTokenizer, rows_to_text
 
 
 def tokenize_masked(texts, max_seq_length):
     """Tokenizes texts in which `_` is a mask."""
-    return MaskedTexts(
-        [text.replace("_", "[MASK]") for text in texts], LetterTokenizer(), max_seq_length
-    )
-
-
-def rows_to_text(rows):
-    """Checks special tokens and padding; returns the rows as text."""
-    text = []
-    for ids, mask in zip(rows["input_ids"], rows["input_mask"], strict=True):
-        size = int(mask.sum())
-        assert ids[0] == CLS
-        assert ids[size - 1] == SEP
-        assert not ids[size:].any()
-        assert not mask[size:].any()
-        text.append("".join(map(chr, ids[1 : size - 1])))
-    assert not rows["segment_ids"].any()
-    assert {rows[name].dtype for name in rows} == {np.dtype(np.int32)}
-    return text
+    texts = [text.replace("_", MASK) for text in texts]
+    return MaskedTexts(texts, LetterTokenizer(), max_seq_length)
 
 
 def unfilled_rows(texts, max_seq_length):
     """Returns the row of each mask, and the position of the mask in it."""
     masked_texts = tokenize_masked(texts, max_seq_length)
-    masks = np.arange(masked_texts.num_masks)
+    masks = np.arange(len(masked_texts.positions))
     rows = masked_texts.rows(masks, np.full((len(masks), 1), ord("_"), np.int32), 0)
     return list(zip(rows_to_text(rows), rows["masked_lm_positions"][:, 0].tolist(), strict=True))
 
@@ -94,7 +65,8 @@ def test_masks_replaced_by_pieces():
 
 
 def test_empty_input():
-    assert tokenize_masked([], 8).num_masks == tokenize_masked(["ab"], 8).num_masks == 0
+    for texts in ([], ["ab"]):
+        assert not len(tokenize_masked(texts, 8).positions)
 
 
 TEXTS = st.lists(st.text(alphabet="ab_ ", max_size=30), min_size=1, max_size=6)

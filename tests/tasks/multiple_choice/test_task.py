@@ -25,6 +25,7 @@ from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 from bert_tf.tasks.multiple_choice.task import MultipleChoice, Question, read_questions
 from bert_tf.tokenization import FullTokenizer
 from tests.conftest import WORDS
+from tests.finetuning.helpers import write_json_lines
 
 COLUMNS = ["sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label"]
 
@@ -60,11 +61,7 @@ def data(tmp_path_factory):
 
 def options(tiny, folder, data, **flags):
     defaults = {"data_dir": str(data), "init_checkpoint": tiny.checkpoint, "train_batch_size": 8}
-    defaults |= {
-        "learning_rate": 1e-2,
-        "num_train_epochs": 4.0,
-        "output_dir": str(folder / "out"),
-    }
+    defaults |= {"output_dir": str(folder / "out"), "learning_rate": 1e-2, "num_train_epochs": 4.0}
     return MultipleChoiceOptions(**{**tiny.flags, **defaults, **flags})
 
 
@@ -95,12 +92,9 @@ def test_predictor_returns_what_predictions_jsonl_contains(trained_model, data):
     _, out = trained_model
     predictor = Predictor.from_output_dir(out)
     with (data / "test.csv").open() as file:
-        predicted = predictor(
-            [
-                (row["sent1"], *(f"{row['sent2']} {row[f'ending{n}']}" for n in range(4)))
-                for row in csv.DictReader(file)
-            ]
-        )
+        rows = [*csv.DictReader(file)]
+    inputs = [(x["sent1"], *(f"{x['sent2']} {x[f'ending{n}']}" for n in range(4))) for x in rows]
+    predicted = predictor(inputs)
     lines = [json.loads(line) for line in (out / "predictions.jsonl").open()]
     for prediction, line in zip(predicted, lines, strict=True):
         assert prediction.choice == line["choice"]
@@ -108,7 +102,7 @@ def test_predictor_returns_what_predictions_jsonl_contains(trained_model, data):
     assert predictor([]) == []
     for invalid_input in ("a", ("a", "b"), ("a", 1, 2, 3, 4), ("a", "b", "c", "d", "e", "f")):
         with pytest.raises(
-            UserError, match="Input 0: expected a tuple of a context and 2 to 4 endings"
+            UserError, match="Input 0: expected a tuple of a context and 2 to 4 end"
         ):
             predictor([invalid_input])
 
@@ -132,12 +126,11 @@ def test_exported_model_equals_the_best_checkpoint(trained_model, tiny):
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 15, (2, 4, 9), dtype=np.int32)
     inputs = {"input_ids": ids, "input_mask": np.ones_like(ids), "segment_ids": ids % 2}
-    probabilities = signature(**{name: tf.constant(x) for name, x in inputs.items()})[
-        "probabilities"
-    ]
+    served = signature(**{name: tf.constant(x) for name, x in inputs.items()})
     model = BertMultipleChoice(tiny.config)
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
-    np.testing.assert_allclose(probabilities, model(inputs)["probabilities"], atol=1e-6)
+    expected = model(inputs)["probabilities"]
+    np.testing.assert_allclose(served["probabilities"], expected, atol=1e-6)
 
 
 def test_later_evaluation_equals_evaluation_after_training(trained_model, tiny, data, tmp_path):
@@ -181,9 +174,8 @@ def test_keras_file_round_trip(tiny, tmp_path):
     ids = np.ones((1, 2, 5), "int32")
     model.save(tmp_path / "m.keras")
     loaded = keras.saving.load_model(tmp_path / "m.keras")
-    np.testing.assert_array_equal(
-        loaded({"input_ids": ids})["logits"], model({"input_ids": ids})["logits"]
-    )
+    logits, expected = (x({"input_ids": ids})["logits"] for x in (loaded, model))
+    np.testing.assert_array_equal(logits, expected)
 
 
 def test_column_mapping(tmp_path):
@@ -195,7 +187,7 @@ def test_column_mapping(tmp_path):
     assert questions == [Question("what", ("a", "b"), 1)]
     (tmp_path / "train.csv").unlink()
     row = {"q": "what", "choices": ["a", "b", "c"], "answer": 2}
-    (tmp_path / "train.jsonl").write_text(json.dumps(row) + "\n")
+    write_json_lines(tmp_path / "train.jsonl", [row])
     flags |= {"ending_columns": "choices"}
     questions = read_questions(MultipleChoiceOptions(**flags), "train", None)
     assert questions == [Question("what", ("a", "b", "c"), 2)]
@@ -242,8 +234,8 @@ def test_missing_file_lists_the_folder(tiny, tmp_path):
 
 def test_another_folder_may_have_another_number_of_endings(trained_model, tiny, tmp_path):
     _, out = trained_model
-    lines = ['{"sent1": "a", "sent2": "", "e": ["good", "slow"], "label": 0}\n'] * 3
-    (tmp_path / "val.jsonl").write_text("".join(lines))
+    question = {"sent1": "a", "sent2": "", "e": ["good", "slow"], "label": 0}
+    write_json_lines(tmp_path / "val.jsonl", [question] * 3)
     flags = {"ending_columns": "e", "init_checkpoint": str(out), "do_eval": True}
     results = multiple_choice.run(options(tiny, tmp_path, tmp_path, **flags))
     assert results.metrics["eval_accuracy"] in (0, 1)
@@ -272,9 +264,8 @@ def test_logits_match_transformers(trained_model, tiny, tmp_path):
     inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids % 2}
     np.savez(tmp_path / "inputs.npz", **inputs)
     paths = [str(tmp_path / name) for name in ("hf", "inputs.npz", "logits.npy")]
-    process = subprocess.run(
-        [sys.executable, "-c", TRANSFORMERS_CODE, *paths], capture_output=True, text=True
-    )
+    command = [sys.executable, "-c", TRANSFORMERS_CODE, *paths]
+    process = subprocess.run(command, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
     model = BertMultipleChoice(tiny.config)
     checkpoint.restore(model, str(out / "best" / "model.ckpt"))
@@ -339,39 +330,28 @@ def write_nested(path, choices_of, answer_of=lambda q: "ABCDE"[q["answer"]]):
         {"question": {"stem": q["stem"], "choices": choices_of(q["choices"])}, "key": answer_of(q)}
         for q in QUESTIONS
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_json_lines(path, rows)
 
 
 def labeled_choices(texts, labels="ABCDE"):
-    return [
-        {"label": label, "text": text}
-        for label, text in zip(labels[: len(texts)], texts, strict=True)
-    ]
+    return [{"label": label, "text": text} for label, text in zip(labels, texts, strict=False)]
 
 
 @pytest.mark.parametrize(
-    ("choices_of", "answer_of", "column"),
+    ("choices_of", "answers", "column"),
     [
-        (labeled_choices, lambda q: "ABCDE"[q["answer"]], "question.choices"),
-        (labeled_choices, lambda q: "ABCDE"[q["answer"]], "question.choices.text"),
+        (labeled_choices, "ABCDE", "question.choices"),
+        (labeled_choices, "ABCDE", "question.choices.text"),
         # As in some questions of ARC, labels count from 1.
-        (lambda t: labeled_choices(t, "12345"), lambda q: str(q["answer"] + 1), "question.choices"),
-        (
-            lambda t: {"text": t, "label": ["1", "2", "3", "4", "5"][: len(t)]},
-            lambda q: str(q["answer"] + 1),
-            "question.choices.text",
-        ),
-        (
-            lambda t: dict(zip("ABCDE", t, strict=False)),
-            lambda q: "ABCDE"[q["answer"]],
-            "question.choices",
-        ),
-        (lambda t: t, lambda q: "abcde"[q["answer"]], "question.choices"),
-        (lambda t: t, lambda q: q["answer"], "question.choices"),
+        (lambda t: labeled_choices(t, "12345"), "12345", "question.choices"),
+        (lambda t: {"text": t, "label": [*"12345"][: len(t)]}, "12345", "question.choices.text"),
+        (lambda t: dict(zip("ABCDE", t, strict=False)), "ABCDE", "question.choices"),
+        (lambda t: t, "abcde", "question.choices"),
+        (lambda t: t, range(5), "question.choices"),
     ],
 )
-def test_nested_choices(tmp_path, run_log, choices_of, answer_of, column):
-    write_nested(tmp_path / "train.jsonl", choices_of, answer_of)
+def test_nested_choices(tmp_path, run_log, choices_of, answers, column):
+    write_nested(tmp_path / "train.jsonl", choices_of, lambda q: answers[q["answer"]])
     flags = {**NESTED_FLAGS, "data_dir": str(tmp_path), "ending_columns": column}
     assert read_questions(MultipleChoiceOptions(**flags), "train", None) == EXPECTED
 
@@ -441,23 +421,11 @@ def test_missing_endings_have_no_probability(tiny, tmp_path, run_log):
         assert not exported[len(rows) :].any()
 
 
-def test_nested_choices_case(tmp_path):
-    (tmp_path / "train.jsonl").write_text(
-        '{"id": "1", "answerKey": "B", "question": {"stem": "Where do you buy bread?", "choices": '
-        '[{"label": "A", "text": "a lake"}, {"label": "B", "text": "a bakery"}]}}\n'
-    )
-    flags = {**NESTED_FLAGS, "label_column": "answerKey", "ending_columns": "question.choices"}
-    options = MultipleChoiceOptions(**flags, data_dir=str(tmp_path))
-    expected = Question("Where do you buy bread?", ("a lake", "a bakery"), 1)
-    assert read_questions(options, "train", None) == [expected]
-
-
 def test_different_number_of_endings_is_rejected(trained_model, tiny, tmp_path):
     """Evaluates a model of four endings on a question with five."""
     _, out = trained_model
-    (tmp_path / "val.jsonl").write_text(
-        '{"sent1": "a", "sent2": "", "e": ["b", "c", "d", "e", "f"], "label": 0}\n'
-    )
+    question = {"sent1": "a", "sent2": "", "e": ["b", "c", "d", "e", "f"], "label": 0}
+    write_json_lines(tmp_path / "val.jsonl", [question])
     flags = {"data_dir": str(tmp_path), "ending_columns": "e", "output_dir": str(out)}
     with pytest.raises(UserError, match=r"val.jsonl:1: .* at most 4 endings.* Received: 5"):
         multiple_choice.run(options(tiny, tmp_path, tmp_path, do_eval=True, **flags))

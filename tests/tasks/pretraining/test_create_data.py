@@ -14,23 +14,7 @@ from bert_tf.base.errors import UserError
 from bert_tf.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining import create_data, sharded_data
 from tests.base.test_files import reader_of
-
-WORDS = [
-    "a",
-    "b",
-    "c",
-    "good",
-    "bad",
-    "film",
-    "story",
-    "the",
-    "was",
-    "not",
-    "it",
-    "plot",
-    "slow",
-    "fast",
-]
+from tests.conftest import WORDS
 
 
 @pytest.fixture
@@ -64,9 +48,13 @@ def read_records(path) -> list[bytes]:
     return [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
 
 
+def features_of(record):
+    return tf.train.Example.FromString(record).features.feature
+
+
 def test_records_and_metadata(tiny, corpus):
     assert create_data.run(options(tiny, corpus)) == [f"{corpus}/out.tfrecord"]
-    entries = tf.train.Example.FromString(read_records(corpus / "out.tfrecord")[0]).features.feature
+    entries = features_of(read_records(corpus / "out.tfrecord")[0])
     lengths = {
         name: len(entries[name].int64_list.value or entries[name].float_list.value)
         for name in entries
@@ -77,12 +65,10 @@ def test_records_and_metadata(tiny, corpus):
         "next_sentence_labels": 1,
     }
     description = json.loads((corpus / "out.tfrecord.json").read_text())
-    assert description["max_seq_length"] == 24
-    assert description["max_predictions_per_seq"] == 4
-    assert description["vocab_size"] == 19
-    assert sorted(os.listdir(corpus)) == [
-        "one.txt", "out.tfrecord", "out.tfrecord.json", "two.txt",
-    ]  # fmt: skip
+    expected = {"max_seq_length": 24, "max_predictions_per_seq": 4, "vocab_size": 19}
+    assert description.items() >= expected.items()
+    names = ["one.txt", "out.tfrecord", "out.tfrecord.json", "two.txt"]
+    assert sorted(os.listdir(corpus)) == names
 
 
 def test_examples_are_distributed_round_robin(tiny, corpus):
@@ -112,9 +98,8 @@ def test_number_of_workers_does_not_change_the_records(tiny, corpus):
     assert create_sharded(tiny, corpus, "other", random_seed=2) != expected
     # About as many examples as without shards.
     create_data.run(options(tiny, corpus))
-    num_unsharded, num_sharded = (
-        len(read_records(corpus / name)) for name in ("out.tfrecord", "one.tfrecord")
-    )
+    names = ("out.tfrecord", "one.tfrecord")
+    num_unsharded, num_sharded = (len(read_records(corpus / name)) for name in names)
     assert abs(num_unsharded - num_sharded) < 0.1 * num_unsharded
 
 
@@ -123,7 +108,7 @@ def test_all_tokens_can_be_masked(tiny, corpus, num_workers):
     changes = {"masked_lm_prob": 1.0, "max_predictions_per_seq": 24, "num_workers": num_workers}
     create_data.run(options(tiny, corpus, shard_mb=0.001, **changes))
     for record in read_records(corpus / "out.tfrecord"):
-        features = tf.train.Example.FromString(record).features.feature
+        features = features_of(record)
         num_tokens = sum(features["input_mask"].int64_list.value)
         # All but [CLS] and two [SEP].
         assert sum(features["masked_lm_weights"].float_list.value) == num_tokens - 3
@@ -147,11 +132,8 @@ def test_killed_run_resumes_with_the_missing_parts(tiny, corpus, monkeypatch):
         create_sharded(tiny, corpus, "parts")
     assert not (corpus / "parts.tfrecord").exists()
     resumed = []
-    monkeypatch.setattr(
-        sharded_data,
-        "write_unit",
-        lambda *args: resumed.append(args[2].index) or write_unit(*args),
-    )
+    resume = lambda *args: resumed.append(args[2].index) or write_unit(*args)  # noqa: E731
+    monkeypatch.setattr(sharded_data, "write_unit", resume)
     assert create_sharded(tiny, corpus, "parts") == complete
     assert written == [0, 1]
     assert resumed[0] == 2
@@ -190,11 +172,14 @@ def test_incomplete_parts_are_not_reused(tiny, corpus, monkeypatch):
     assert create_sharded(tiny, corpus, "out") == expected
 
 
-def test_single_document_shards_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
+@pytest.mark.parametrize(
+    ("num_workers", "message"),
+    [(1, "1 shard has only one document"), (0, "no blank line between documents")],
+)
+def test_single_documents_warn(tiny, corpus, run_log, num_workers, message):
     text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
-    create_sharded(tiny, corpus, "one", input_file=text)
-    assert "1 shard has only one document" in caplog.text
+    create_data.run(options(tiny, corpus, input_file=text, num_workers=num_workers))
+    assert message in run_log.text
 
 
 def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):
@@ -214,7 +199,7 @@ def test_last_of_two_concurrent_runs_wins(tiny, corpus, monkeypatch):
     create_data.run(options(tiny, corpus))
     threads[0].join()
     description = json.loads((corpus / "out.tfrecord.json").read_text())
-    entries = tf.train.Example.FromString(read_records(corpus / "out.tfrecord")[0]).features.feature
+    entries = features_of(read_records(corpus / "out.tfrecord")[0])
     assert description["max_seq_length"] == len(entries["input_ids"].int64_list.value) == 16
     assert description["bytes"] == os.path.getsize(corpus / "out.tfrecord")
     assert not [name for name in os.listdir(corpus) if "lock" in name or "tmp" in name]
@@ -274,11 +259,12 @@ def test_beam_and_workers_give_the_same_records(tiny, corpus):
     two_processes = "direct_num_workers=2,direct_running_mode=multi_processing"
     beam = {"num_workers": 0, "beam_runner": "DirectRunner", "beam_options": two_processes}
     assert create_sharded(tiny, corpus, "beam", **beam) == expected
-    output_files = f"{corpus}/x.tfrecord,{corpus}/y.tfrecord"
-    create_data.run(options(tiny, corpus, **{**SHARDED, **beam, "output_file": output_files}))
-    split = [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")]
-    create_data.run(options(tiny, corpus, **{**SHARDED, "output_file": output_files}))
-    assert [(corpus / name).read_bytes() for name in ("x.tfrecord", "y.tfrecord")] == split
+    split = []
+    for flags in (beam, {}):
+        flags = {**SHARDED, **flags, "output_file": f"{corpus}/x.tfr,{corpus}/y.tfr"}
+        create_data.run(options(tiny, corpus, **flags))
+        split.append([(corpus / name).read_bytes() for name in ("x.tfr", "y.tfr")])
+    assert split[0] == split[1]
     # Only a worker reads as far as this.
     (corpus / "one.txt").write_bytes(b"a\n\n" * 1500 + b"bad \xff\n")
     with pytest.raises(UserError, match=r"failed: \S*one\.txt:3001: the file is not UTF-8"):
@@ -329,7 +315,7 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
 
     assert_rejected(r"No file matches .*absent\*\.txt", input_file=f"{corpus}/absent*.txt")
     assert_rejected(
-        "Cannot write .*out.tfrecord: there is no folder", output_file=f"{corpus}/no/out.tfrecord"
+        "Cannot write .*out.tfr: there is no folder", output_file=f"{corpus}/no/out.tfr"
     )
     assert_rejected("but is a folder", output_file=str(corpus))
     vocab = _write(corpus / "vocab", b"[PAD]\n[CLS]\n[SEP]\na\n")
@@ -341,12 +327,8 @@ def test_invalid_files_and_vocabularies(tiny, corpus):
     assert_rejected("must name files", input_file=" , ")
     assert_rejected("listed twice", output_file=f"{corpus}/x.tfr,{corpus}/./x.tfr")
     assert_rejected("also an input", output_file=tiny.flags["vocab_file"])
-    assert_rejected(r"No file matches .*empty/\*", input_file=_folder(corpus / "empty"))
-
-
-def _folder(path) -> str:
-    path.mkdir()
-    return str(path)
+    (corpus / "empty").mkdir()
+    assert_rejected(r"No file matches .*empty/\*", input_file=f"{corpus}/empty")
 
 
 def test_folders_and_compressed_inputs(tiny, corpus):
@@ -365,23 +347,15 @@ def test_folders_and_compressed_inputs(tiny, corpus):
     assert (corpus / "out.tfrecord").read_bytes() == expected
 
 
-def test_single_document_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
-    text = _write(corpus / "in.txt", b"a good film\nthe story was slow\nit was not bad\n")
-    create_data.run(options(tiny, corpus, input_file=text))
-    assert "no blank line between documents" in caplog.text
-
-
-def test_single_line_documents_warning(tiny, corpus, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.base.progress.log.propagate", True)
+def test_single_line_documents_warning(tiny, corpus, run_log):
     single, pair = b"the plot was not bad\n\n", b"a film\na story\n\n"
     for num_pairs, warns in ((0, True), (1, True), (4, False)):
         text = _write(corpus / "in.txt", 9 * single + num_pairs * pair)
         for num_workers in (0, 1):
-            caplog.clear()
+            run_log.clear()
             create_data.run(options(tiny, corpus, input_file=text, num_workers=num_workers))
             message = f"9 of {9 + num_pairs} documents are a single line, so their next"
-            assert (message in caplog.text) == warns
+            assert (message in run_log.text) == warns
 
 
 @pytest.mark.parametrize(
@@ -410,16 +384,3 @@ def test_file_of_blank_lines(tiny, corpus, caplog):
     paths = f"{corpus}/blank.txt,{corpus}/one.txt"
     create_data.run(options(tiny, corpus, input_file=paths, dupe_factor=1))
     assert caplog.text.count("blank.txt: the first 2 lines are blank") == 2
-
-
-def test_parts_of_different_command_are_not_reused(tiny, corpus, monkeypatch):
-    complete = create_sharded(tiny, corpus, "whole", random_seed=2)
-    assert len(os.listdir(leave_unmerged_parts(tiny, corpus, monkeypatch))) > 4
-    assert create_sharded(tiny, corpus, "out", random_seed=2) == complete
-
-
-def test_parts_of_modified_input_are_not_reused(tiny, corpus, monkeypatch):
-    leave_unmerged_parts(tiny, corpus, monkeypatch)
-    text = (corpus / "one.txt").read_text()
-    (corpus / "one.txt").write_text(text[::-1].strip() + "\n")
-    assert create_sharded(tiny, corpus, "out") == create_sharded(tiny, corpus, "other")

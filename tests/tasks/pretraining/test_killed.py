@@ -6,12 +6,12 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from bert_tf import checkpoint
+from tests.conftest import WORDS
 from tests.oracle import ROOT
-from tests.tasks.pretraining.test_create_data import WORDS
+from tests.tasks.pretraining.test_training import assert_same_tensors
 
 pytestmark = pytest.mark.slow
 
@@ -122,10 +122,4 @@ def test_pretraining(tiny, text):
     assert "model.ckpt-" in finish("run_pretraining.py", flags)
     results = [(text / name / "eval_results.txt").read_text() for name in ("killed", "undisturbed")]
     assert results[0] == results[1]
-    tensors = []
-    for name in ("killed", "undisturbed"):
-        prefix = f"{text}/{name}/model.ckpt-120"
-        tensors.append(dict(checkpoint.read(prefix, checkpoint.shapes(prefix))))
-    assert tensors[0].keys() == tensors[1].keys()
-    for name, value in tensors[0].items():
-        np.testing.assert_array_equal(value, tensors[1][name], err_msg=name)
+    assert_same_tensors(text / "undisturbed", text / "killed", 120)

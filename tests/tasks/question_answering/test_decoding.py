@@ -25,7 +25,7 @@ from bert_tf.tasks.question_answering.decoding import (
 from bert_tf.tasks.question_answering.squad_reader import SquadExample, split_words
 from bert_tf.tasks.question_answering.task import top_positions
 from bert_tf.tasks.question_answering.windows import Windows
-from bert_tf.tokenization import FullTokenizer
+from bert_tf.tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from tests.oracle import golden
 from tests.tasks.question_answering.test_windows import convert_golden
@@ -47,11 +47,8 @@ def find_top_spans(start_logits, end_logits, count):
 
 
 def make_options(n_best_size, max_answer_length, version_2_with_negative=False):
-    return SquadOptions(
-        n_best_size=n_best_size,
-        max_answer_length=max_answer_length,
-        version_2_with_negative=version_2_with_negative,
-    )
+    flags = {"n_best_size": n_best_size, "max_answer_length": max_answer_length}
+    return SquadOptions(**flags, version_2_with_negative=version_2_with_negative)
 
 
 def decode_run(run):
@@ -82,12 +79,9 @@ def test_files_match_the_original(name):
     assert json.dumps(outputs.texts, indent=4) + "\n" == read_golden(f"{name}/predictions.json")
     lists = {key: value.answers for key, value in outputs.n_best.items()}
     assert n_best_json(lists) == read_golden(f"{name}/nbest_predictions.json.gz")
-    if run["version_2_with_negative"]:
-        assert json.dumps(outputs.null_odds, indent=4) + "\n" == read_golden(
-            f"{name}/null_odds.json"
-        )
-    else:
-        assert not outputs.null_odds
+    odds = json.dumps(outputs.null_odds, indent=4) + "\n"
+    has_odds = run["version_2_with_negative"]
+    assert odds == (read_golden(f"{name}/null_odds.json") if has_odds else "{}\n")
 
 
 def test_answer_texts_match_the_original():
@@ -115,8 +109,6 @@ class FakeVocabulary(FullTokenizer):
         pieces += [f"##{letter}" for letter in letters if letter.isalnum()]
         self.vocab = {piece: n for n, piece in enumerate(pieces)}
         self.inv_vocab = dict(enumerate(pieces))
-        from bert_tf.tokenization import BasicTokenizer, WordpieceTokenizer
-
         self.basic_tokenizer = BasicTokenizer(lower)
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
 
@@ -143,10 +135,8 @@ def test_answer_texts_match_the_reference_alignment(text, lower, draw):
     expected = get_final_text(join_pieces(pieces), words, lower)
     logits = np.zeros((2, 1, 200), np.float32)
     logits[0, 0, windows.offset[0] + start] = logits[1, 0, windows.offset[0] + end] = 1
-    (decoded_answers,) = decode(
-        windows, find_top_spans(*logits, 1), tokenizer, make_options(1, 200)
-    )
-    assert decoded_answers.answers[0].text == expected
+    (n_best,) = decode(windows, find_top_spans(*logits, 1), tokenizer, make_options(1, 200))
+    assert n_best.answers[0].text == expected
 
 
 def test_answers_in_other_scripts():
@@ -191,13 +181,9 @@ def test_n_best_lists_match_json_dump():
     }
     expected = {
         name: [
-            {
-                "text": answer.text,
-                "probability": probability,
-                "start_logit": answer.start_logit,
-                "end_logit": answer.end_logit,
-            }
-            for answer, probability in zip(entries, decoding.probabilities(entries), strict=True)
+            {"text": x.text, "probability": probability}
+            | {"start_logit": x.start_logit, "end_logit": x.end_logit}
+            for x, probability in zip(entries, decoding.probabilities(entries), strict=True)
         ]
         for name, entries in lists.items()
     }

@@ -30,17 +30,11 @@ def test_examples_match_the_original(name, is_training, negative):
     expected = read_golden_examples()[key]["examples"]
     examples = read_squad_examples(str(golden(f"squad/{name}")), is_training, negative)
     assert len(examples) == len(expected) > 30
+    names = ("qas_id", "question_text", "doc_tokens", "orig_answer_text", "start_position")
+    names += ("end_position", "is_impossible")
     for example, reference in zip(examples, expected, strict=True):
-        actual = {
-            "qas_id": example.qas_id,
-            "question_text": example.question_text,
-            "doc_tokens": example.doc_tokens,
-            "orig_answer_text": example.orig_answer_text,
-            "start_position": example.start_position,
-            "end_position": example.end_position,
-            "is_impossible": example.is_impossible,
-        }
-        assert actual == {name: reference[name] for name in actual}
+        actual = {name: getattr(example, name) for name in names}
+        assert actual == {name: reference[name] for name in names}
 
 
 @pytest.mark.parametrize(
@@ -193,23 +187,34 @@ IMPOSSIBLE = {"is_impossible": True, "answers": [], "plausible_answers": [{"text
 NO_TEXT = {"answers": [{"text": " ", "answer_start": 4}]}
 
 
+EMPTY = [{"id": "a"}, {"id": "b", "question": " "}, {"id": "c", "question": ""}]
+REPEATED = "has the id of an earlier question, which then does not count"
+
+
 @pytest.mark.parametrize(
-    ("changes", "is_training", "warning"),
+    ("changes", "is_training", "negative", "warning"),
     [
-        ([{}, {}], False, "1 of 2 questions has the id of an earlier question, which then does"),
-        ([{"question": " "}], True, "1 of 1 question is empty: 1"),
-        ([NO_TEXT], True, "1 of 1 question has an answer without text"),
-        ([{}, {**IMPOSSIBLE, "id": "b"}], True, None),
-        ([{}, {"is_impossible": True, "id": "c"}], True, "is impossible, but has answers: c"),
+        ([{}, {}], False, True, f"1 of 2 questions {REPEATED}: 1"),
+        (EMPTY, True, False, "2 of 3 questions are empty: b, c"),
+        (EMPTY, False, False, "2 of 3 questions are empty: b, c"),
+        ([NO_TEXT], True, True, "1 of 1 question has an answer without text: 1"),
+        ([{}, {**IMPOSSIBLE, "id": "b"}], True, True, None),
+        (
+            [{}, {**IMPOSSIBLE, "id": "b"}, {"is_impossible": True, "id": "c"}],
+            *(True, True, "1 of 3 questions is impossible, but has answers: c"),
+        ),
     ],
 )
-def test_problems_of_questions_are_counted(tmp_path, caplog, changes, is_training, warning):
+def test_problems_of_questions_are_counted(
+    tmp_path, caplog, changes, is_training, negative, warning
+):
     questions = [question(**{"is_impossible": False, **x}) for x in changes]
-    examples = read_squad_examples(write_squad(tmp_path, *questions), is_training, True)
+    path = write_squad(tmp_path, *questions)
+    examples = read_squad_examples(path, is_training, negative)
     assert len(examples) == len(changes)
     if is_training:
         assert [x.is_impossible for x in examples] == [x["is_impossible"] for x in questions]
-    assert warning in caplog.text if warning else not caplog.messages
+    assert caplog.messages == ([f"{path}: {warning}"] if warning else [])
 
 
 TEXT = "The bakery opened in 1990 in Bonn."
@@ -267,28 +272,3 @@ def test_json_lines_without_answers(tmp_path):
     path.write_text(lines(HF, {"id": "2", "question": "Why?"}))
     with pytest.raises(UserError, match=r'jsonl:2: has no "context"'):
         read_squad_examples(str(path), False, False)
-
-
-def test_impossible_questions_with_answers(tmp_path, caplog):
-    answerable = question(id="a", is_impossible=False)
-    impossible = question(
-        id="b", is_impossible=True, answers=[], plausible_answers=[{"text": "cat"}]
-    )
-    contradictory = question(id="c", is_impossible=True)
-    path = write_squad(tmp_path, answerable, impossible, contradictory)
-    examples = read_squad_examples(path, True, True)
-    assert [example.is_impossible for example in examples] == [False, True, True]
-    problem = "1 of 3 questions is impossible, but has answers"
-    assert caplog.messages == [f"{path}: {problem}: c"]
-    caplog.clear()
-    read_squad_examples(write_squad(tmp_path, answerable, impossible), True, True)
-    assert not caplog.messages
-
-
-@pytest.mark.parametrize("is_training", [True, False])
-def test_empty_questions(tmp_path, caplog, is_training):
-    questions = question(id="a"), question(id="b", question=" "), question(id="c", question="")
-    path = write_squad(tmp_path, *questions)
-    assert len(read_squad_examples(path, is_training, False)) == 3
-    expected = f"{path}: 2 of 3 questions are empty: b, c"
-    assert caplog.messages == [expected]

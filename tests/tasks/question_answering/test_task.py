@@ -56,21 +56,18 @@ def options(tiny, folder, **changes):
     return SquadOptions(**flags)
 
 
+def make_task(tiny, run):
+    return QuestionAnswering(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
+
+
 def read(folder, name):
     return json.loads((folder / "out" / name).read_text())
 
 
 def test_train_predict_and_evaluate(tiny, folder):
-    run = options(
-        tiny,
-        folder,
-        do_train=True,
-        do_predict=True,
-        do_eval=True,
-        num_train_epochs=30.0,
-        learning_rate=3e-3,
-    )
-    results = squad.run(run)
+    flags = {"do_train": True, "do_predict": True, "do_eval": True}
+    flags |= {"num_train_epochs": 30.0, "learning_rate": 3e-3}
+    results = squad.run(options(tiny, folder, **flags))
     # The number of steps depends on the 12 questions, not on their windows.
     assert results.metrics["global_step"] == 90
     names = ["eval_results.txt", "eval_results.json", "predictions.json", "nbest_predictions.json"]
@@ -253,21 +250,12 @@ def test_stride_longer_than_the_window_leaves_no_gap(tiny, folder):
     )
 
 
-def make_task(tiny, run):
-    return QuestionAnswering(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-
-
 @pytest.mark.parametrize(("name", "file"), [("train1_a", "train-v1.1"), ("dev1_a", "dev-v1.1")])
 def test_records_match_the_original(tmp_path, monkeypatch, name, file):
     split = "train" if name.startswith("train") else "eval"
     source = str(golden(f"squad/{file}.json"))
-    run = SquadOptions(
-        train_file=source,
-        predict_file=source,
-        max_seq_length=64,
-        doc_stride=16,
-        max_query_length=12,
-    )
+    lengths = {"max_seq_length": 64, "doc_stride": 16, "max_query_length": 12}
+    run = SquadOptions(train_file=source, predict_file=source, **lengths)
     vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
     task = QuestionAnswering(run, BertConfig(30522), vocab)
     # The stored records are in file order.
@@ -319,19 +307,16 @@ def test_flags_without_effect_warn(run_log, flags, message):
 
 
 def test_answers_that_cannot_be_predicted_warn(tiny, folder):
-    config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
-    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
     for max_length, warns in ((9, False), (1, True)):
         flags = {"do_train": True, "max_answer_length": max_length}
-        task = QuestionAnswering(options(tiny, folder, **flags), config, tokenizer)
+        task = make_task(tiny, options(tiny, folder, **flags))
         message = "12 of 12 answers are longer than --max_answer_length=1, and can never"
         problems = " ".join(task.check("train", task.read("train"), ()))
         assert (message in problems) == warns
 
 
 def test_truncated_questions_of_a_predictor_warn(tiny, folder, run_log):
-    config = BertConfig.from_json_file(tiny.flags["bert_config_file"])
-    task = QuestionAnswering(options(tiny, folder), config, FullTokenizer(tiny.flags["vocab_file"]))
+    task = make_task(tiny, options(tiny, folder))
     task.from_inputs([("what was good", TEXT)])
     assert "truncated" not in run_log.text
     task.from_inputs([("what was good and bad and slow", TEXT), ("what was it", TEXT)])
@@ -347,13 +332,8 @@ def test_best_of_several_evaluations_is_written(tiny, folder):
     best = max(history["evaluations"], key=lambda evaluation: evaluation["f1"])
     assert metrics["f1"] == best["f1"]
     assert metrics["global_step"] == best["step"]
-    again = options(
-        tiny,
-        folder,
-        do_eval=True,
-        init_checkpoint=str(folder / "out" / "best"),
-        output_dir=str(folder / "again"),
-    )
+    paths = {"init_checkpoint": f"{folder}/out/best", "output_dir": f"{folder}/again"}
+    again = options(tiny, folder, do_eval=True, **paths)
     assert squad.run(again).metrics["f1"] == best["f1"]
 
 

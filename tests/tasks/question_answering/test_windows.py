@@ -4,7 +4,6 @@ import functools
 import gzip
 import json
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,8 +18,8 @@ from bert_tf.tasks.question_answering.squad_reader import (
 from bert_tf.tasks.question_answering.windows import Windows
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.ragged_ids import RaggedIds
 from tests.oracle import golden
+from tests.tasks.letters import LetterTokenizer
 
 NAMES = ["train1_a", "train2_a", "dev1_a", "dev2_a", "train1_b", "dev1_b", "dev2_b"]
 NAMES += ["train2_c", "dev1_c", "dev2_c", "dev1_d"]
@@ -86,15 +85,6 @@ def test_token_maps_match_the_original(name):
         token_map = [[offset + position, int(word - first)] for position, word in enumerate(words)]
         assert token_map == feature["token_to_orig_map"]
         assert (np.flatnonzero(context[n]) + offset).tolist() == feature["max_context_positions"]
-
-
-class LetterTokenizer:
-    """Tokenizes words to letters."""
-
-    reference = SimpleNamespace(vocab={"[CLS]": 1, "[SEP]": 2})
-
-    def encode(self, texts):
-        return RaggedIds.from_lists([[ord(char) for char in text] for text in texts])
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(8, 20), st.integers(1, 25))

@@ -74,9 +74,7 @@ def test_query_among_its_candidates():
 def test_candidates_without_a_run():
     matches = [Match("q", "text 0", ("text 1", "text 2")), Match("r", "text 3"), Match("s", "x")]
     ranked = make([*matches, Match("r", "text 4", (), 0.0)]).ranked(7)
-    q, r, s = np.split(
-        [pair.passage for pair in ranked], np.cumsum([len(x) for x in ranked.gains])[:-1]
-    )
+    q, r, s = ranked.split(np.array([pair.passage for pair in ranked]))
     assert sorted(q) == ["text 0", "text 1", "text 2"]
     assert sorted(r) == ["text 3", "text 4"]
     assert len({*s}) == 7
@@ -134,12 +132,8 @@ MS_MARCO = {
 def ms_marco(tmp_path):
     for name, content in MS_MARCO.items():
         (tmp_path / name).write_text(content)
-    return RankingOptions(
-        task_name="msmarco",
-        data_dir=str(tmp_path),
-        train_file="qrels.train.tsv",
-        eval_file="qrels.dev.small.tsv",
-    )
+    files = {"train_file": "qrels.train.tsv", "eval_file": "qrels.dev.small.tsv"}
+    return RankingOptions(task_name="msmarco", data_dir=str(tmp_path), **files)
 
 
 def test_ms_marco(ms_marco):
@@ -169,9 +163,8 @@ def test_first_candidates_of_a_run(tmp_path, run_log):
     path.write_text("2\t8\twhat is\ttwo\n2\t7\twhat is\tone\n1\t9\tq\tthree\n")
     found = read_run(str(path), 1, {}, {})
     assert [[x.passage_id for x in candidates] for candidates in found.values()] == [["8"], ["9"]]
-    assert (
-        "uses the first 1 of up to 2 candidates of a query (number of queries: 2)" in run_log.text
-    )
+    used = "uses the first 1 of up to 2 candidates of a query (number of queries: 2)"
+    assert used in run_log.text
 
 
 def test_file_with_texts(tmp_path):
@@ -211,8 +204,7 @@ def test_distances_as_scores(scores, warns, tmp_path, caplog):
     ]
     (tmp_path / "run").write_text("".join(rows))
     read_candidates(str(tmp_path / "run"), {"1": "q", "2": "q"}, DOCUMENTS)
-    warning = "run: the scores rise with the ranks"
-    assert (warning in caplog.text) == warns
+    assert ("run: the scores rise with the ranks" in caplog.text) == warns
 
 
 def test_runs_without_texts(tmp_path):
@@ -222,12 +214,11 @@ def test_runs_without_texts(tmp_path):
         read_candidates(str(path), {}, {})
     with pytest.raises(UserError, match="There are no texts of queries and documents: put"):
         read_candidates(str(path), {}, {}, [str(tmp_path)])
-    path.write_text("2\t7\ta query\t \n")
-    with pytest.raises(UserError, match="run:1: a text is empty, or an id has white space"):
-        read_candidates(str(path), {}, {})
-    path.write_text("qid\tpid\tquery\tpassage\n")
-    with pytest.raises(UserError, match=r"run:1: expected .* without a header"):
-        read_candidates(str(path), {}, {})
-    path.write_text("")
-    with pytest.raises(UserError, match="run contains no candidates"):
-        read_candidates(str(path), {}, {})
+    for content, message in (
+        ("2\t7\ta query\t \n", "run:1: a text is empty, or an id has white space"),
+        ("qid\tpid\tquery\tpassage\n", "run:1: expected .* without a header"),
+        ("", "run contains no candidates"),
+    ):
+        path.write_text(content)
+        with pytest.raises(UserError, match=message):
+            read_candidates(str(path), {}, {})

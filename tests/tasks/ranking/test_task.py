@@ -16,10 +16,7 @@ from bert_tf.finetuning.model_files import read_model_files
 from bert_tf.options import RankingOptions, registry
 from bert_tf.tasks.ranking.task import Ranking, _chance_mrr
 from tests.conftest import WORDS
-
-
-def write(path, rows):
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+from tests.finetuning.helpers import write_json_lines as write
 
 
 @pytest.fixture
@@ -94,17 +91,15 @@ def test_chance_is_the_mean_over_all_orders(sizes):
 def test_beir(short, tmp_path, run_log):
     texts = [f"{word} plot" for word in WORDS]
     write(tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": x} for n, x in enumerate(texts)])
-    write(
-        tmp_path / "queries.jsonl", [{"_id": "q1", "text": "it"}, {"_id": "q2", "text": "a film"}]
-    )
+    queries = [{"_id": "q1", "text": "it"}, {"_id": "q2", "text": "a film"}]
+    write(tmp_path / "queries.jsonl", queries)
     (tmp_path / "qrels").mkdir()
     for name in ("train", "dev"):
         rows = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t1\nq2\td3\t1\n"
         (tmp_path / "qrels" / f"{name}.tsv").write_text(rows)
     (tmp_path / "run.trec").write_text("q1 Q0 d4 1 9 x\nq1 Q0 d1 2 8 x\nq1 Q0 d5 3 7 x\n")
-    short = dataclasses.replace(
-        short, anchor_column=None, positive_column=None, negative_columns=None
-    )
+    columns = dict.fromkeys(("anchor_column", "positive_column", "negative_columns"))
+    short = dataclasses.replace(short, **columns)
     flags = {"task_name": "beir", "do_eval": True, "num_train_epochs": 6.0, "do_predict": True}
     files = {"run_file": str(tmp_path / "run.trec"), "predict_file": "run.trec"}
     metrics = registry.run(dataclasses.replace(short, **flags, **files)).metrics
@@ -120,10 +115,9 @@ def test_beir(short, tmp_path, run_log):
         found = [x for x in problems(run, "train") if "listwise ignores the grades of rel" in x]
         assert len(found) == count
     # For prediction alone, the data need no columns, and no other files.
-    again = {"do_train": False, "do_eval": False, "anchor_column": None, "task_name": "tsv"}
+    again = {"do_train": False, "do_eval": False, "do_predict": True, "task_name": "tsv"}
     again |= {"output_dir": str(tmp_path / "again"), "init_checkpoint": short.output_dir}
-    run = dataclasses.replace(short, **again, do_predict=True, predict_file="run.trec")
-    registry.run(dataclasses.replace(run, positive_column=None, negative_columns=None))
+    registry.run(dataclasses.replace(short, **again, predict_file="run.trec"))
     assert (tmp_path / "again" / "reranked.trec").read_text().splitlines() == lines
 
 

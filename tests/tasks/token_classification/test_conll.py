@@ -30,12 +30,6 @@ def path(tmp_path):
     return tmp_path / "train.txt"
 
 
-def test_brackets_in_a_sentence(tmp_path):
-    (tmp_path / "test.txt").write_text("Use the list ['a', 'b'] here .\n")
-    file = conll.read_conll(str(tmp_path / "test.txt"), need_labels=False)
-    assert len(file.words) >= 7
-
-
 def test_conll_2003_layout(path):
     file = conll.read_conll(str(path))
     assert file.words == ["EU", "rejects", "Peter", "Blackburn", "Bonn"]
@@ -46,34 +40,24 @@ def test_conll_2003_layout(path):
     assert (chunks.words[0], chunks.labels[0]) == ("NNP", "B-NP")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda text: "\ufeff" + text,
-        lambda text: text.replace("\n", "\r\n"),
-        lambda text: text.replace(" ", "\t"),
-        lambda text: text.replace(" ", "  ").replace("\n", " \n"),
-        lambda text: text.replace("\n\n", "\n \t\n"),
-        lambda text: text.rstrip("\n"),
-        lambda text: text.replace("O\n\n", "O\n"),
-    ],
-    ids=[
-        "bom",
-        "crlf",
-        "tabs",
-        "multiple spaces",
-        "white space in blank lines",
-        "no final newline",
-        "no blank line after -DOCSTART-",
-    ],
-)
-def test_harmless_file_variants(path, change):
+VARIANTS = {
+    "bom": "\ufeff" + TEXT,
+    "crlf": TEXT.replace("\n", "\r\n"),
+    "tabs": TEXT.replace(" ", "\t"),
+    "multiple spaces": TEXT.replace(" ", "  ").replace("\n", " \n"),
+    "white space in blank lines": TEXT.replace("\n\n", "\n \t\n"),
+    "no final newline": TEXT.rstrip("\n"),
+    "no blank line after -DOCSTART-": TEXT.replace("O\n\n", "O\n"),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_harmless_file_variants(path, name):
     expected = conll.read_conll(str(path))
-    path.write_bytes(change(TEXT).encode())
+    path.write_bytes(VARIANTS[name].encode())
     parsed = conll.read_conll(str(path))
-    for name in ("words", "labels"):
-        assert getattr(parsed, name) == getattr(expected, name)
-    assert parsed.document_starts == expected.document_starts
+    for field in ("words", "labels", "document_starts"):
+        assert getattr(parsed, field) == getattr(expected, field)
 
 
 def test_write_predictions(path):
@@ -95,26 +79,24 @@ def test_test_file_without_label_column(path):
 
 
 @pytest.mark.parametrize(
-    "content",
+    ("content", "least"),
     [
-        b"set a['x'] = b['y'] here .\n",
-        b'{"tokens": ["", "a"], "tags": ["O", "O"]}\n',
-        b"[ O\n' O\n['x' O\na O\nb O\n",
+        (b"Use the list ['a', 'b'] here .\n", 7),
+        (b"set a['x'] = b['y'] here .\n", 2),
+        (b'{"tokens": ["", "a"], "tags": ["O", "O"]}\n', 2),
+        (b"[ O\n' O\n['x' O\na O\nb O\n", 2),
     ],
 )
-def test_texts_are_no_lists(path, content):
+def test_texts_are_no_lists(path, content, least):
     path.write_bytes(content)
-    assert len(conll.read_conll(str(path), need_labels=False).words) > 1
+    assert len(conll.read_conll(str(path), need_labels=False).words) >= least
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", r"train\.txt: the file contains no words"),
-        (
-            b"EU B-ORG\nrejects\n",
-            r"train\.txt:2: 1 column \('rejects'\), but 2 columns in .*:1\.",
-        ),
+        (b"EU B-ORG\nrejects\n", r"train\.txt:2: 1 column \('rejects'\), but 2 columns in .*:1\."),
         (
             b"EU B-ORG\n\nthe red O\n",
             r"train\.txt:3: 3 columns \('the red O'\), but 2 columns in .*train\.txt:1",

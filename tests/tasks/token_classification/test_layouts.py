@@ -41,11 +41,7 @@ def read(tmp_path, name, text, **arguments):
     return list(zip(file.words, file.targets or file.words, strict=True)), file
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [(2, 4), (1, -1), ("FORM", "upos")],
-    ids=["numbers", "", "names"],
-)
+@pytest.mark.parametrize("columns", [(2, 4), (1, -1), ("FORM", "upos")], ids=str)
 def test_conllu(tmp_path, columns):
     name = "ud.txt"
     rows, file = read(tmp_path, name, UD * 2, token_column=columns[0], label_column=columns[1])
@@ -90,11 +86,8 @@ def test_lines_that_are_no_words(tmp_path, text, columns):
 def test_number_signs_are_words_in_other_files(tmp_path):
     rows, _ = read(tmp_path, "a.txt", "# O\none O\n\n# O\nBonn B-X\n")
     assert [word for word, _ in rows] == ["#", "one", "#", "Bonn"]
-    assert read(tmp_path, "a.txt", "#a\n#b\n\n#a\n", need_labels=False)[1].words == [
-        "#a",
-        "#b",
-        "#a",
-    ]
+    _, file = read(tmp_path, "a.txt", "#a\n#b\n\n#a\n", need_labels=False)
+    assert file.words == ["#a", "#b", "#a"]
     with pytest.raises(UserError, match="4 columns"):
         read(tmp_path, "a.txt", "a O\n\n# text = b\nb O\n")
 
@@ -191,8 +184,9 @@ def test_sentences_of_csv_by_blank_lines_or_repeated_numbers(tmp_path):
     assert (rows[1], file.sentence_starts) == (("Bonn", "B-X"), [0, 2, 3])
 
 
+WORDS = ["Anna", "lives"]
 CASES = {
-    "datasets": {"tokens": ["Anna", "lives"], "ner_tags": ["B-PER", "O"], "pos_tags": ["N", "V"]},
+    "datasets": {"tokens": WORDS, "ner_tags": ["B-PER", "O"], "pos_tags": ["N", "V"]},
     "doccano": {"id": 7, "text": "Anna lives", "label": [[0, 4, "PER"]]},
     "doccano, entities": {
         "text": "Anna lives",
@@ -207,11 +201,7 @@ CASES = {
         "tokens": [{"text": "Anna", "start": 0, "end": 4, "id": 0}],
         "spans": [{"start": 0, "end": 4, "token_start": 0, "label": "PER"}],
     },
-    "tokens and spans": {
-        "tokens": ["Anna", "lives"],
-        "text": "Anna lives",
-        "spans": [[0, 4, "PER"]],
-    },
+    "tokens and spans": {"tokens": WORDS, "text": "Anna lives", "spans": [[0, 4, "PER"]]},
     "CLUENER": {"text": "Anna lives", "label": {"PER": {"Anna": [[0, 3]]}}},
     "spaCy, to_json": {
         "text": "Anna lives",
@@ -219,11 +209,11 @@ CASES = {
         "tokens": [{"id": 0, "start": 0, "end": 4}, {"id": 1, "start": 5, "end": 10}],
     },
     "SpERT": {
-        "tokens": ["Anna", "lives"],
+        "tokens": WORDS,
         "entities": [{"type": "PER", "start": 0, "end": 1}],
         "relations": [],
     },
-    "GLiNER": {"tokenized_text": ["Anna", "lives"], "ner": [[0, 0, "PER"]]},
+    "GLiNER": {"tokenized_text": WORDS, "ner": [[0, 0, "PER"]]},
 }
 
 
@@ -314,8 +304,8 @@ def test_ends_of_spans_of_words(tmp_path, spans, labels):
 
 
 def test_texts_are_split_by_the_given_function(tmp_path):
-    rows = [{"text": "[E1] Anna, hi", "label": [[5, 9, "PER"]]}]
-    _, file = read(tmp_path, "a.jsonl", json.dumps(rows[0]), split=str.split)
+    row = {"text": "[E1] Anna, hi", "label": [[5, 9, "PER"]]}
+    _, file = read(tmp_path, "a.jsonl", json.dumps(row), split=str.split)
     assert file.words == ["[E1]", "Anna,", "hi"]
     text = "Anna, hi you.\nHi, Bonn (D) and.\n"
     _, file = read(tmp_path, "a.txt", text, need_labels=False, split=str.split)
@@ -328,10 +318,8 @@ def test_unknown_key_of_words(tmp_path):
 
 
 def test_json_keys(tmp_path):
-    text = json.dumps(
-        {"a": ["x", "y z"], "words": ["v", "w"], "b": ["DT", "NN"], "tags": ["O", "O"]}
-    )
-    rows, _ = read(tmp_path, "a.jsonl", text, token_column="a", label_column="b")
+    row = {"a": ["x", "y z"], "words": ["v", "w"], "b": ["DT", "NN"], "tags": ["O", "O"]}
+    rows, _ = read(tmp_path, "a.jsonl", json.dumps(row), token_column="a", label_column="b")
     assert rows == [("x", "DT"), ("y\xa0z", "NN")]
 
 
@@ -345,9 +333,8 @@ def test_tokens_and_text_without_spans(tmp_path):
 
 def test_spans_that_words_cannot_express_are_counted(tmp_path):
     spans = [[0, 4, "PER"], [11, 16, "ACT"], [11, 15, "ACT"]]
-    rows, file = read(
-        tmp_path, "a.jsonl", json.dumps({"text": "Anna-Maria lives", "labels": spans})
-    )
+    row = {"text": "Anna-Maria lives", "labels": spans}
+    rows, file = read(tmp_path, "a.jsonl", json.dumps(row))
     assert rows == [("Anna-Maria", "B-PER"), ("lives", "B-ACT")]
     assert [problem.partition("jsonl: ")[2] for problem in file.problems] == [
         "1 of 3 spans does not end where a word does, so whole words are labeled",
@@ -362,13 +349,10 @@ def test_spans_that_words_cannot_express_are_counted(tmp_path):
         ({"text": "a"}, r"1: no labels \(--label_column\) in the keys text\."),
         ({"tokens": ["a"], "ner_tags": [3]}, r"'\[3\]' are not names of labels"),
         ({"tokens": ["a"], "ner_tags": ["O", "O"]}, "1 word, but 2 labels"),
-        (
-            {"text": "a b", "labels": [[0, 9, "X"]]},
-            r"'\[0, 9, \"X\"\]' is not a span of the text",
-        ),
+        ({"text": "a b", "labels": [[0, 9, "X"]]}, r"'\[0, 9, \"X\"\]' is not a span of the text"),
         (
             {"text": "a b", "labels": {"X": {"b": [[0, 0]]}}},
-            r"'{\"X\": {\"b\": \[\[0, 0\]\]}}' is not a span of the text",
+            r"'{\"X\": {\"b\": .* is not a span of",
         ),
         ({"text": "a b", "labels": [[0, 1, 7]]}, "is not a span .* and the name of its label"),
         ({"text": "a b", "labels": [["a", "X"]]}, "is not a span of the text"),
@@ -395,14 +379,8 @@ def test_invalid_json(tmp_path, row, message):
     ],
 )
 def test_plain_sentences(tmp_path, text, sentences):
-    _, file = read(
-        tmp_path,
-        "a.txt",
-        text,
-        need_labels=False,
-        known_labels=["NOUN", "PRON"],
-        label_scheme="plain",
-    )
+    known = {"known_labels": ["NOUN", "PRON"], "label_scheme": "plain"}
+    _, file = read(tmp_path, "a.txt", text, need_labels=False, **known)
     pairs = itertools.pairwise(file.sentence_starts)
     assert [stop - start for start, stop in pairs if stop > start] == sentences
 
@@ -428,12 +406,8 @@ def test_columns_without_labels_are_no_sentences(tmp_path, text, columns):
         (
             CONLL_2012,
             (4, 11),
-            {
-                "(DATE*": "X0",
-                "- *) *\n\n": "- X1 *\n\n",
-                "(GPE)": "X2",
-                "- * *\n\n#": "- X3 *\n\n#",
-            },
+            {"(DATE*": "X0", "- *) *\n\n": "- X1 *\n\n", "(GPE)": "X2"}
+            | {"- * *\n\n#": "- X3 *\n\n#"},
         ),
         (
             "# a [2020-01-01]\n1\ta \tB-PER\tO\n-DOCSTART-\tO\n\n \n2\tb\tO\tO\t\n",
@@ -467,9 +441,8 @@ def test_labels_are_written_back_in_columns(tmp_path, text, columns, expected):
 
 @pytest.mark.parametrize("name", CASES)
 def test_labels_are_written_back_in_json(tmp_path, name):
-    unlabeled = (
-        {"text": "Bonn, \U0001f600", "tokens": None} if "text" in CASES[name] else {"tokens": ["x"]}
-    )
+    is_text = "text" in CASES[name]
+    unlabeled = {"text": "Bonn, \U0001f600", "tokens": None} if is_text else {"tokens": ["x"]}
     text = json.dumps([CASES[name], unlabeled, CASES[name]])
     _, file = read(tmp_path, "a.json", text, need_labels=False)
     words = [file.words[n:stop] for n, stop in itertools.pairwise(file.sentence_starts)]

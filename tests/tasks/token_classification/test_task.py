@@ -81,6 +81,12 @@ def options(tiny, folder, **changes):
     return NerOptions(**flags)
 
 
+def make_task(tiny, run):
+    """A task with its schema, that of the training file or of the folder of a model."""
+    tokenizer = FullTokenizer(tiny.flags["vocab_file"])
+    return give_schema(TokenClassification(run, tiny.config, tokenizer))
+
+
 TRAINING = {"do_train": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
 
 
@@ -114,17 +120,9 @@ def column(sentences, number):
 
 
 def test_train_evaluate_and_predict(tiny, folder, caplog):
-    run = options(
-        tiny,
-        folder,
-        do_train=True,
-        do_eval=True,
-        do_predict=True,
-        num_train_epochs=12.0,
-        learning_rate=3e-3,
-    )
+    flags = {**TRAINING, "num_train_epochs": 12.0, "do_eval": True, "do_predict": True}
     with caplog.at_level("INFO", logger="bert_tf"):
-        results = ner.run(run)
+        results = ner.run(options(tiny, folder, **flags))
     out = folder / "out"
     names = ["eval_results.txt", "eval_results.json", "label_test.txt", "entities_test.jsonl"]
     names += ["predicted_test.txt", "report.html", "eval_predictions.tsv"]
@@ -156,16 +154,13 @@ def test_train_evaluate_and_predict(tiny, folder, caplog):
     again = ner.run(options(tiny, folder, do_eval=True, do_predict=True))
     assert again.metrics == results.metrics
     predicted_sentences = rows_of(out / "label_test.txt")
-    assert again.metrics["f1"] == pytest.approx(
-        f1(column(predicted_sentences, 1), column(predicted_sentences, 2))
-    )
+    score = f1(column(predicted_sentences, 1), column(predicted_sentences, 2))
+    assert again.metrics["f1"] == pytest.approx(score)
 
 
 def test_given_labels(tiny, folder):
     def infer(labels):
-        run = options(tiny, folder, do_train=True, labels=labels)
-        tokenizer = FullTokenizer(tiny.flags["vocab_file"])
-        return TokenClassification(run, tiny.config, tokenizer).infer_schema("train").labels
+        return make_task(tiny, options(tiny, folder, do_train=True, labels=labels)).schema.labels
 
     assert infer(None) == ("O", "B-A", "B-B", "I-A")
     assert infer("B-C, O,I-A,B-B,B-A") == ("B-C", "O", "I-A", "B-B", "B-A")
@@ -175,14 +170,13 @@ def test_given_labels(tiny, folder):
 
 def test_prediction_in_a_different_folder_without_labels(tiny, trained):
     """The label map comes from the checkpoint folder."""
-    folder = trained
-    expected = rows_of(folder / "out" / "label_test.txt")
-    lines = (folder / "test.txt").read_text().splitlines()
-    (folder / "test.txt").write_text("".join(f"{line.split(' ')[0]}\n" for line in lines))
-    start = str(folder / "out" / "model.ckpt-10")
-    other = folder / "other"
+    expected = rows_of(trained / "out" / "label_test.txt")
+    lines = (trained / "test.txt").read_text().splitlines()
+    (trained / "test.txt").write_text("".join(f"{line.split(' ')[0]}\n" for line in lines))
+    start = str(trained / "out" / "model.ckpt-10")
+    other = trained / "other"
     flags = {"init_checkpoint": start, "output_dir": str(other), "do_predict": True}
-    results = ner.run(options(tiny, folder, **flags))
+    results = ner.run(options(tiny, trained, **flags))
     assert results.metrics == {}
     predicted_sentences = rows_of(other / "label_test.txt")
     assert {len(row) for rows in predicted_sentences for row in rows} == {2}
@@ -194,10 +188,7 @@ def task(tiny, folder, **changes):
     (folder / "start").mkdir(exist_ok=True)
     (folder / "start" / "labels.txt").write_text("O\nB-A\nB-B\nI-A\n")
     start = str(folder / "start" / "model.ckpt-1")
-    run = options(tiny, folder, init_checkpoint=start, do_predict=True, **changes)
-    return give_schema(
-        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    )
+    return make_task(tiny, options(tiny, folder, init_checkpoint=start, do_predict=True, **changes))
 
 
 def find_problems(ner_task, split="predict"):
@@ -222,23 +213,21 @@ TOKEN = TOKEN.filter(lambda word: word != DOCUMENT and not word.startswith("\ufe
 )
 def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, doc_context):
     """Uses fake logits that depend only on the piece."""
-    (tmp_path / "test.txt").write_bytes(
-        "\n\n".join("\n".join(words) for words in sentences).encode()
-    )
+    text = "\n\n".join(map("\n".join, sentences))
+    (tmp_path / "test.txt").write_bytes(text.encode())
     ner_task = task(tiny, tmp_path, max_seq_length=size, doc_context=doc_context)
     examples = ner_task.read("predict")
     assert [words for words, _ in examples] == sentences
     ids = ner_task.featurize(examples, "predict")["input_ids"]
     # Slices contain the same rows.
-    slices = [ner_task.featurize(part, "predict")["input_ids"] for part in chunks(examples, 3)]
-    np.testing.assert_array_equal(np.concatenate(slices), ids)
-    assert all(
-        len(ner_task.featurize(part, "predict")["input_ids"]) for part in chunks(examples, 1)
-    )
+    for size in (3, 1):
+        parts = chunks(examples, size)
+        slices = [ner_task.featurize(part, "predict")["input_ids"] for part in parts]
+        assert all(map(len, slices))
+        np.testing.assert_array_equal(np.concatenate(slices), ids)
     assert ner_task.epoch_size(examples) == len(ids)
-    predicted_sentences = ner_task.decode(
-        examples, {"label_ids": ids % len(ner_task.schema.labels)}
-    )
+    outputs = {"label_ids": ids % len(ner_task.schema.labels)}
+    predicted_sentences = ner_task.decode(examples, outputs)
     assert [sentence.words for sentence in predicted_sentences] == sentences
     path, _, _ = ner_task.write("predict", examples, predicted_sentences, str(tmp_path)).paths
     with open(path, encoding="utf-8", newline="\n") as file:
@@ -255,9 +244,7 @@ def test_words_are_predicted_once_and_in_order(tiny, tmp_path, sentences, size, 
 def test_only_first_pieces_are_labeled(tiny, folder):
     (folder / "train.txt").write_text("-DOCSTART- O\n\ngood B-A\n\nfilm,x B-B\nslow O\n\na O\n")
     run = options(tiny, folder, do_train=True, max_seq_length=12, doc_context=True)
-    ner_task = give_schema(
-        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    )
+    ner_task = make_task(tiny, run)
     rows = ner_task.featurize(ner_task.read("train"), "train")
     assert list(rows) == [feature.name for feature in ner_task.features("train")]
     # [CLS] good [UNK] of film,x: `film`, `,` and `x` are three pieces; slow a [SEP]
@@ -286,10 +273,9 @@ def test_loss_is_the_mean_over_labeled_pieces_of_a_row(tiny, folder):
 
 
 def test_labels_missing_from_training(tiny, trained, caplog):
-    folder = trained
-    text = (folder / "dev.txt").read_text()
-    (folder / "dev.txt").write_text(text.replace("B-A", "B-NEW"))
-    results = ner.run(options(tiny, folder, do_eval=True))
+    text = (trained / "dev.txt").read_text()
+    (trained / "dev.txt").write_text(text.replace("B-A", "B-NEW"))
+    results = ner.run(options(tiny, trained, do_eval=True))
     assert "labels are not in the training data: NEW" in caplog.text
     assert np.isfinite(results.metrics["loss"])
     assert results.metrics["recall"] < 1
@@ -335,10 +321,7 @@ def test_document_context_changes_outputs(tiny, trained):
 
 def test_run_json_of_older_version(tiny, tmp_path):
     folder = golden("run_directories") / "data" / "ner"
-    run = options(tiny, tmp_path, do_train=True, data_dir=str(folder))
-    ner_task = give_schema(
-        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    )
+    ner_task = make_task(tiny, options(tiny, tmp_path, do_train=True, data_dir=str(folder)))
     # The digest that earlier versions wrote to run.json.
     items = [item for item, _ in ner_task.identity(ner_task.read("train"))]
     assert describe_data(items) == "24 rows (eb79d1e4)"
@@ -379,19 +362,14 @@ def test_predictor_inputs(tiny, tmp_path):
 def test_warning_about_one_word_is_singular(tiny, tmp_path, run_log):
     (tmp_path / "train.txt").write_text("good B-A\n")
     (tmp_path / "dev.txt").write_text("good B-NEW\n")
-    run = options(tiny, tmp_path, do_train=True)
-    ner_task = give_schema(
-        TokenClassification(run, tiny.config, FullTokenizer(tiny.flags["vocab_file"]))
-    )
+    ner_task = make_task(tiny, options(tiny, tmp_path, do_train=True))
     examples = ner_task.read("eval")
-    ner_task.metrics(
-        examples, ner_task.decode(examples, {"label_ids": np.zeros((1, 24), np.int32)})
-    )
+    outputs = {"label_ids": np.zeros((1, 24), np.int32)}
+    ner_task.metrics(examples, ner_task.decode(examples, outputs))
     assert "dev.txt: 1 sentence, 1 word\n" in run_log.text
     assert "dev.txt: entities: NEW (1)\n" in run_log.text
-    assert "1 of 1 label is not in the training data: NEW" in " ".join(
-        find_problems(ner_task, "eval")
-    )
+    problems = " ".join(find_problems(ner_task, "eval"))
+    assert "1 of 1 label is not in the training data: NEW" in problems
     assert "NEW        0.0000  0.0000  0.0000        1\n" in run_log.text
 
 
@@ -409,8 +387,7 @@ def assert_user_error(run, message):
     with pytest.raises(UserError, match=message) as error:
         ner.run(run)
     assert "\n" not in str(error.value)
-    out = run.output_dir
-    assert not os.path.isdir(out) or not [n for n in os.listdir(out) if "tf_record" in n]
+    assert not files.glob(f"{run.output_dir}/*tf_record*")
 
 
 @pytest.mark.parametrize(
@@ -420,15 +397,9 @@ def assert_user_error(run, message):
         ({"do_train": True, "data_dir": "no"}, "no train file: pass --train_file"),
         ({"do_train": True, "label_column": -2}, r"no label \(.*, --label_column=-2\)"),
         ({"do_train": True, "label_column": 1}, r"no label \(--token_column=1, --label_column=1\)"),
-        (
-            {"do_train": True, "label_column": 9},
-            r"train\.txt:3: .* no label .* --label_column=9\)",
-        ),
+        ({"do_train": True, "label_column": 9}, r"t:3: .* no label .* --label_column=9\)"),
         ({"do_train": True, "label_column": 2}, r"train\.txt:3: 'X' in column 2 is not a label"),
-        (
-            {"do_train": True, "label_column": "ner"},
-            r"train\.txt: there is no column 'ner' .*, and its",
-        ),
+        ({"do_train": True, "label_column": "ner"}, r"t: there is no column 'ner' .*, and its"),
         ({"do_eval": True}, r"No such file: .*labels\.txt.*Pass --do_train=true"),
     ],
 )
@@ -455,25 +426,23 @@ def test_invalid_files(tiny, folder):
 
 
 def test_invalid_label_maps(tiny, trained):
-    folder = trained
-    path = folder / "out" / "labels.txt"
+    path = trained / "out" / "labels.txt"
     path.write_text("O\nB-A\nI-A\nB-B\n")
     message = r"train\.txt has the labels O, B-A, B-B, I-A, but .* trained with O, B-A, I-A"
     with pytest.raises(UserError, match=message):
-        ner.run(options(tiny, folder, do_train=True, num_train_epochs=2.0))
+        ner.run(options(tiny, trained, do_train=True, num_train_epochs=2.0))
     path.write_text("O\n\n")
     with pytest.raises(UserError, match=r"labels\.txt:2: invalid label ''"):
-        ner.run(options(tiny, folder, do_eval=True))
+        ner.run(options(tiny, trained, do_eval=True))
     path.write_text("O\nB-A\n")
     with pytest.raises(UserError, match=r"output_weights \(checkpoint \[4, 16\], model \[2, 16\]"):
-        ner.run(options(tiny, folder, do_eval=True))
+        ner.run(options(tiny, trained, do_eval=True))
 
 
 def test_missing_seqeval_is_reported_before_work_starts(tiny, folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "seqeval.metrics", None)
-    assert_user_error(
-        options(tiny, folder, do_train=True, do_eval=True), r'pip install "bert_tf\[ner\]"'
-    )
+    run = options(tiny, folder, do_train=True, do_eval=True)
+    assert_user_error(run, r'pip install "bert_tf\[ner\]"')
     assert not (folder / "out").exists()
     # seqeval is needed only for evaluation.
     results = ner.run(options(tiny, folder, **TRAINING, do_predict=True))
@@ -497,15 +466,12 @@ def test_script(tiny, folder):
     command = [sys.executable, "run_ner.py", f"--flagfile={folder / 'flags.txt'}"]
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 0, process.stderr
-    assert column(rows_of(folder / "out" / "label_test.txt"), 0) == column(
-        rows_of(folder / "test.txt"), 0
-    )
+    labeled, texts = rows_of(folder / "out" / "label_test.txt"), rows_of(folder / "test.txt")
+    assert column(labeled, 0) == column(texts, 0)
     command.append("--token_column=0")
     process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert process.returncode == 1
-    assert process.stderr == (
-        "ERROR: --token_column must be between 1 and 2147483647. Received: 0\n"
-    )
+    assert process.stderr == "ERROR: --token_column must be between 1 and 2147483647. Received: 0\n"
 
 
 def test_labels_that_differ_in_case_warn(tiny, folder):
@@ -541,80 +507,58 @@ def test_unusual_words_warn(tiny, folder, run_log, text, message):
     assert not message or warnings[0].startswith(f"{folder}/test.txt: {message}")
 
 
+SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
+MISSING = "one sentence of {} words, from line {} on. Are blank lines missing?"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("film\n" * 30, "one sentence of 30 words, from line 1 on. Are blank lines missing?"),
-        ("a\n\n" + "b\n" * 501, "one sentence of 501 words, from line 3 on. Are blank lines"),
+        ("film\n" * 30, MISSING.format(30, 1)),
+        ("a\n\n" + "b\n" * 501, MISSING.format(501, 3)),
         ("b\n" * 500 + "\na\n", None),
         ("长" * 600 + "/o w/o\n", None),
+        # Sentences that only document marks separate.
+        (f"-DOCSTART-\n{SENTENCE}" * 2, MISSING.format(61, 2)),
+        (f"-DOCSTART-\n\n{SENTENCE}\n" * 2, MISSING.format(61, 3)),
+        # The only sentence, which fills several windows.
+        (f"-DOCSTART-\n\n{SENTENCE}\n", MISSING.format(61, 3)),
+        # Documents as sentences; short documents; several sentences in each document.
+        (f"{SENTENCE}\n" * 2, None),
+        ("-DOCSTART-\na O\nb O\n" * 9, None),
+        (f"-DOCSTART-\n\n{SENTENCE}\n{SENTENCE}\n" * 2, None),
     ],
 )
 def test_missing_blank_lines_warn(tiny, folder, text, message):
     (folder / "test.txt").write_text(text, "utf-8")
     problems = [p for p in find_problems(task(tiny, folder)) if "Are blank lines" in p]
-    assert len(problems) == bool(message)
-    assert not message or problems[0].startswith(f"{folder}/test.txt: {message}")
+    assert problems == ([f"{folder}/test.txt: {message}"] if message else [])
 
 
-SENTENCE = "".join(f"w{n} X O\n" for n in range(61))
-
-
-@pytest.mark.parametrize(
-    ("text", "warns"),
-    [
-        (f"-DOCSTART-\n{SENTENCE}" * 2, True),
-        (f"-DOCSTART-\n\n{SENTENCE}\n" * 2, True),
-        # The only sentence, which fills several windows.
-        (f"-DOCSTART-\n\n{SENTENCE}\n", True),
-        # Documents as sentences; short documents; several sentences in each document.
-        (f"{SENTENCE}\n" * 2, False),
-        ("-DOCSTART-\na O\nb O\n" * 9, False),
-        (f"-DOCSTART-\n\n{SENTENCE}\n{SENTENCE}\n" * 2, False),
-    ],
-)
-def test_sentences_separated_only_by_document_marks_warn(tiny, folder, text, warns):
-    (folder / "test.txt").write_text(text)
-    problems = "\n".join(find_problems(task(tiny, folder)))
-    message = "one sentence of 61 words, from line "
-    assert (message in problems) == ("Are blank lines missing?" in problems) == warns
+HINDI = "पानी में की हिंदी नदी थी गाड़ी रानी बानी भी जी दी"
+WEIBO = [f"{x}{n % 3}" for n, x in enumerate("科技全方位资讯李开复对输给一个女人，.!")]
+EXCEPTION = [*(f"{x}{n % 2}" for n, x in enumerate("科技全方位资讯李开")), "end"]
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "start", "end"),
     [
-        ("en:Anna en:lives en:in en:Bonn", "a prefix. If it .* pass --word_prefix=en:"),
-        ("Anna|x lives|x in|x Bonn|x", "a suffix. If .* pass --word_suffix='|x'"),
-        ("en:Anna lives en:in en:Bonn en:.", None),
-        ("#a #a #b", None),
+        ("en:Anna en:lives en:in en:Bonn", "4 of 4 distinct words have a prefix", "_prefix=en:"),
+        ("Anna|x lives|x in|x Bonn|x", "4 of 4 distinct words have a suffix", "_suffix='|x'"),
+        ("en:Anna lives en:in en:Bonn en:.", None, ""),
+        ("#a #a #b", None, ""),
+        (" ".join(WEIBO), "20 of 20 distinct words have a suffix", ""),
+        (" ".join(EXCEPTION), "9 of 10 distinct words have a suffix", ""),
+        (HINDI, None, ""),
+        (" ".join(map(str, range(1950, 2000))), None, ""),
     ],
 )
-def test_common_prefixes_and_suffixes_warn(tiny, folder, words, message):
-    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words.split()))
-    problems = "\n".join(find_problems(task(tiny, folder)))
-    assert ("If it is not part of the words" in problems) == bool(message)
-    parts = (message or "").split(".* ")
-    assert all(part in problems for part in parts)
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (
-            [f"{x}{n % 3}" for n, x in enumerate("科技全方位资讯李开复对输给一个女人，.!")],
-            "20 of 20",
-        ),
-        ([*(f"{x}{n % 2}" for n, x in enumerate("科技全方位资讯李开")), "end"], "9 of 10"),
-        (["पानी", "में", "की", "हिंदी", "नदी", "थी", "गाड़ी", "रानी", "बानी", "भी", "जी", "दी"], None),
-        ([str(year) for year in range(1950, 2000)], None),
-    ],
-    ids=["Weibo", "an exception", "Hindi", "years"],
-)
-def test_few_words_without_a_suffix_are_exceptions(tiny, folder, words, problem):
-    (folder / "test.txt").write_text("".join(f"{word}\n" for word in words))
-    problems = [x for x in find_problems(task(tiny, folder)) if "fix" in x]
-    assert len(problems) == bool(problem)
-    assert all(f"test.txt: {problem} distinct words have a suffix" in x for x in problems)
+def test_common_prefixes_and_suffixes_warn(tiny, folder, words, start, end):
+    (folder / "test.txt").write_text(words.replace(" ", "\n") + "\n")
+    problems = [x for x in find_problems(task(tiny, folder)) if "not part of the words" in x]
+    assert len(problems) == bool(start)
+    assert all(x.startswith(f"{folder}/test.txt: {start}. If it is not") for x in problems)
+    assert all(x.endswith(end) for x in problems)
 
 
 @pytest.mark.parametrize("pretokenized", [False, True])
@@ -647,11 +591,10 @@ def test_prefixes_and_suffixes_are_removed(tiny, folder, run_log):
 
 
 def test_predict_file_is_labeled_without_a_data_folder(tiny, trained, tmp_path):
-    folder = trained
     (tmp_path / "new.txt").write_text("good\nfilm\n\nslow\n")
-    flags = {"init_checkpoint": str(folder / "out"), "output_dir": str(tmp_path / "labeled")}
+    flags = {"init_checkpoint": str(trained / "out"), "output_dir": str(tmp_path / "labeled")}
     new = {"predict_file": str(tmp_path / "new.txt"), "data_dir": None, "do_predict": True}
-    ner.run(options(tiny, folder, **new, **flags))
+    ner.run(options(tiny, trained, **new, **flags))
     lines = (tmp_path / "labeled" / "label_test.txt").read_text().splitlines()
     assert [line.split()[0] for line in lines if line] == ["good", "film", "slow"]
 
@@ -781,10 +724,8 @@ def test_real_words_are_predicted_once_and_in_order(tiny, tmp_path, doc_context)
     """Uses windows that are too short for most sentences."""
     folder = data("conll2003")
     vocab = FullTokenizer(str(golden("vocab/uncased.txt")))
-    run = options(
-        tiny, tmp_path, data_dir=str(folder), do_train=True, max_seq_length=16,
-        doc_context=doc_context,
-    )  # fmt: skip
+    flags = {"data_dir": str(folder), "max_seq_length": 16, "doc_context": doc_context}
+    run = options(tiny, tmp_path, do_train=True, **flags)
     ner_task = give_schema(TokenClassification(run, tiny.config, vocab))
     for split, name in (("train", "train"), ("eval", "valid"), ("predict", "test")):
         examples = ner_task.read(split)

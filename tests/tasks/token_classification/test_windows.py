@@ -1,7 +1,5 @@
 """Word windows: each word is labeled in one window, the one with the most context for the word."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,17 +9,8 @@ from bert_tf.tasks.token_classification.windows import WordWindows, split_words
 from bert_tf.tokenization import FullTokenizer
 from bert_tf.tokenization.fast import BatchTokenizer
 from bert_tf.tokenization.ragged_ids import RaggedIds
-
-CLS, SEP, UNK = 1, 2, 3
-
-
-class LetterTokenizer:
-    """Splits words into letters, whose ids are their code points; drops spaces."""
-
-    reference = SimpleNamespace(vocab={"[CLS]": CLS, "[SEP]": SEP, "[UNK]": UNK})
-
-    def encode(self, texts):
-        return RaggedIds.from_lists([[ord(c) for c in text if c != " "] for text in texts])
+from tests.tasks import letters
+from tests.tasks.letters import CLS, SEP, UNK, LetterTokenizer
 
 
 def make_windows(sentences, max_seq_length, document_starts=None):
@@ -32,21 +21,10 @@ def make_windows(sentences, max_seq_length, document_starts=None):
 
 def rows_to_text(windows):
     """Returns the text of each row; words that are labeled in that row start with a capital."""
-    inputs = windows.inputs(0, len(windows))
-    rows, positions = windows.word_positions(0, len(windows))
-    labeled = set(zip(rows.tolist(), positions.tolist(), strict=True))
-    texts = []
-    for row, (ids, mask) in enumerate(zip(inputs["input_ids"], inputs["input_mask"], strict=True)):
-        size = int(mask.sum())
-        assert ids[0] == CLS
-        assert ids[size - 1] == SEP
-        assert not ids[size:].any()
-        assert not mask[size:].any()
-        letters = [chr(code_point) for code_point in ids[1 : size - 1]]
-        marked = (c.upper() if (row, n) in labeled else c for n, c in enumerate(letters, 1))
-        texts.append("".join(marked))
-    assert not inputs["segment_ids"].any()
-    return texts
+    texts = [[*text] for text in letters.rows_to_text(windows.inputs(0, len(windows)))]
+    for row, position in zip(*windows.word_positions(0, len(windows)), strict=True):
+        texts[row][position - 1] = texts[row][position - 1].upper()
+    return ["".join(text) for text in texts]
 
 
 def test_each_short_sentence_is_one_row():
