@@ -60,6 +60,8 @@ class HuggingFaceSource(Source):
         if isinstance(architectures, list) and architectures:
             known = {head.architecture: head for head in reversed(heads.registered().values())}
             self.head = known.get(str(architectures[0]))
+        if (kind := settings.get("problem_type")) not in (None, "single_label_classification"):
+            self.notes.append(f"{self.config_file}: problem_type is {kind}, see --problem_type")
         self._tensors = SafetensorsReader(path)
         head_names = heads.hugging_face_names(self.head)
         matched = match_names(self._tensors.shapes, head_names)
