@@ -98,6 +98,15 @@ def constant(found: Sequence[Any], name: str = "label") -> Iterator[str]:
         yield f"all {len(found)} rows have the {name} {excerpt(str(found[0]))}"
 
 
+def row_numbers(labels: Sequence[Any], name: str = "label") -> Iterator[str]:
+    """Yields a sentence if labels are consecutive numbers, as an index of the rows is."""
+    texts = [str(label).removesuffix(".0") for label in labels]
+    if len(texts) >= _MIN_ROWS and texts[0].isdecimal():
+        first = int(texts[0])
+        if texts == [*map(str, range(first, first + len(texts)))]:
+            yield f"the {name}s count the rows, from {first} to {texts[-1]}"
+
+
 def label_names(names: Sequence[str]) -> Iterator[str]:
     """Yields a sentence if names of labels hardly differ."""
     # Neither white space nor invisible characters are printable, but for the space.

@@ -45,6 +45,7 @@ _ROWS = (
     ("flag", "max_steps", "num_train_epochs"),
     ("flag", "model model_name model_name_or_path", "init_checkpoint"),
     ("flag", "save_total_limit", "keep_checkpoint_max"),
+    ("flag", "use_gpu num_gpus n_gpu gpus", "distribution_strategy"),
     ("flag", "warmup_ratio warmup_steps", "warmup_proportion"),
     # Inputs of a model.
     ("input", "input_word_ids token_ids", "input_ids"),

@@ -13,7 +13,16 @@ MAX_BYTES = 1 << 27
 # How files begin that are no plain text: documents, archives, tables of other programs.
 _OTHER_FILES = (b"%PDF", b"{\\rtf", b"PK\3\4", b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"<?xml")
 _OTHER_FILES += (b"\xef\xbb\xbf<?xml", b"version https://git-lfs", b"@relation ", b"@RELATION ")
-_OTHER_FILES += (b"$FL2", b"$FL3", b"BZh", b"\xfd7zXZ", b"(\xb5/\xfd")
+_OTHER_FILES += (
+    b"<!DOCTYPE html",
+    b"<!doctype html",
+    b"<html",
+    b"$FL2",
+    b"$FL3",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"(\xb5/\xfd",
+)
 
 
 def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:

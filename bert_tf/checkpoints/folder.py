@@ -44,6 +44,8 @@ def resolve(path: str) -> str:
         if prefixes:
             problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")
+    if files.exists(path):
+        raise UserError("not a checkpoint of TensorFlow, nor another model", at=path)
     folder = os.path.dirname(path) or "."
     prefixes = _list_prefixes(folder)
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"

@@ -12,7 +12,7 @@ from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, short
 from bert_tf.tables.read import Row
 
 _SHOWN_NAMES, _SHOWN_CELLS = 20, 5  # in a message
-_ROWS_AHEAD = 100  # with which the first row is compared
+_ROWS_AHEAD = 1000  # with which the first row is compared
 _COMMON_WORD = (
     "(text|sentence|question)(_?[12ab])?|anchor|answer|body|category|class|comment|content|"
     "description|document|hypothesis|id|index|labels?|message|passage|positive|premise|query|"

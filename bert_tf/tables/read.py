@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from bert_tf.base import files, text_lines
-from bert_tf.base.errors import Place, UserError, excerpt, note, shortened
+from bert_tf.base.errors import Place, UserError, excerpt, note, shortened, warn
 
 # Stands for the index of a row's last column, however many columns the row has.
 LAST = -1
@@ -25,6 +25,7 @@ _DELIMITER_LINE = re.compile('"?sep=(.)"?[\r\n]*', re.IGNORECASE)
 _QUOTED_CELL = re.compile('"([^"]|"")*"')
 _LINES_AHEAD, _LINES_OF_STREAM = 10_000, 100  # in which quotes are looked for
 _LINES_OF_ROW = 100  # of a row at their end
+_LONG_ROW = 20  # lines; a quote is probably not closed
 
 # Split -> its names in files, the most common first.
 SPLIT_NAMES = {
@@ -193,7 +194,10 @@ def _read_rows(
             if "new-line" in str(error):
                 first_line, problem, fix = start + reader.line_num - 1, "CR without LF", None
             raise UserError(problem, at=Place(path, first_line), fix=fix) from error
-        pending.append(Row(Place(path, first_line), cells))
+        place = Place(path, first_line)
+        if quoted and start + reader.line_num - first_line > _LONG_ROW:
+            warn(f"the row has more than {_LONG_ROW} lines: is a quote not closed?", at=place)
+        pending.append(Row(place, cells))
         if cells:
             yield from pending
             pending.clear()

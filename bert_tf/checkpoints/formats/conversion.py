@@ -196,9 +196,10 @@ def _find_labels(
     expected = source.labels or labels
     if [*labels] != [*expected] and sorted(labels) == sorted(expected):
         raise UserError(f"--labels has another order than the model: {', '.join(expected)}")
-    if len({*labels}) == num_outputs:
+    if len({*labels}) == len(labels) == num_outputs:
         return labels
-    problem = f"{len({*labels})} different labels, but the head has {num_outputs or 'no'} outputs"
+    count = counted(len({*labels}), "different label")
+    problem = f"{count}, but the head has {num_outputs or 'no'} outputs"
     if requested:
         raise UserError(problem, at="--labels")
     warn(f"no labels are written: {problem}", at=source.path)

@@ -86,6 +86,8 @@ class HuggingFaceSource(Source):
             self.head = known.get(name)
             if name.startswith("DistilBertFor") and name != "DistilBertForMaskedLM":
                 self.other_head = name
+        if (kind := settings.get("problem_type")) not in (None, "single_label_classification"):
+            self.notes.append(f"{self.config_file}: problem_type is {kind}, see --problem_type")
         self._tensors = _open_tensors(path)
         is_distilled = settings.get("model_type") == hugging_face_config.DISTILBERT
         head_names = {} if is_distilled else heads.hugging_face_names(self.head)

@@ -3,7 +3,7 @@
 import dataclasses
 
 from bert_tf.base import file_names
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, warn
 from bert_tf.data.beam import BeamOptions
 from bert_tf.options.declare import (
     DATA,
@@ -175,5 +175,9 @@ class PretrainingDataOptions(BeamOptions, TokenizerOptions):
         check_required(self)
         check_values(self)
         check_needs(self)
+        count = round(self.max_seq_length * self.masked_lm_prob)
+        if self.max_predictions_per_seq < count:
+            problem = f"fewer than {count}, --max_seq_length times --masked_lm_prob"
+            warn(problem, at="--max_predictions_per_seq")
         if self.beam_runner and self.num_workers:
             raise UserError("Pass --num_workers or --beam_runner, not both")

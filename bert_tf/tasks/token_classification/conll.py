@@ -271,6 +271,11 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
     counts = Counter(file.labels)
     if scheme := PLAIN if wanted == PLAIN else schemes.find_scheme(counts, wanted == ENTITIES):
         return scheme
+    columns = [{*column} for column in zip(*filter(None, file.rows), strict=False)]
+    entities = [n for n, x in enumerate(columns, 1) if len(x) > 1 and all(map(is_label, x))]
+    if label_column == LAST and entities:
+        problem = f"entities are in column {entities[0]}: pass --label_column={entities[0]}"
+        raise UserError(problem, at=file.path)
     position, odd = next((n, label) for n, label in enumerate(file.labels) if not is_label(label))
     number, index = file.line_numbers[position], file.label_index
     if misfits := schemes.explain_misfits(counts):
