@@ -71,6 +71,7 @@ ALLOWED_IMPORTS = {
     # Inside functions only.
     "checkpoints/formats/hugging_face": {"numpy", "safetensors"},
     "compat": {"numpy"},
+    "compat/transformers": {"keras", "numpy", "optree"},
     "config": set(),
     "data": {"numpy"},
     "data/input_pipeline": {"tensorflow"},

@@ -1,25 +1,71 @@
 """Finds the folder of a model that code names as on the Hugging Face Hub."""
 
 import os
+from typing import Any
 
+from bert_tf import releases
 from bert_tf.base import files
 from bert_tf.base.errors import UserError
 from bert_tf.checkpoints.folder import advice_for_model_id
+from bert_tf.checkpoints.formats.hugging_face import CONFIG, HuggingFaceSource
+from bert_tf.checkpoints.formats.sentence_transformers import encoder_folder
+from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG, Source
+from bert_tf.checkpoints.run_folder import CONFIG as ORIGINAL_CONFIG
+from bert_tf.checkpoints.run_folder import RunFolder
+from bert_tf.config import BertConfig
 
 # Environment variable with the folder in which model names are looked up.
 MODELS = "BERT_TF_MODELS"
 
 
 def find_folder(name: str | os.PathLike) -> str:
-    """Returns the folder of a model: `name`, or the folder of that name in $BERT_TF_MODELS.
+    """Returns the path `name` if it exists, or the folder of that name in $BERT_TF_MODELS.
+
+    There, `bert-base-uncased` may also have the name of its archive, `uncased_L-12_H-768_A-12`.
 
     Raises:
         UserError: there is neither.
     """
     path = os.path.expanduser(os.fspath(name))
-    models = os.environ.get(MODELS, "")
-    for folder in (path, os.path.join(models, path), os.path.join(models, os.path.basename(path))):
-        if files.exists(folder) and (models or folder == path):
+    if files.exists(path):
+        return path
+    base = os.path.basename(path.rstrip("/"))
+    names = [path, base, *(r.name for r in releases.RELEASES if base == r.hub_name)]
+    models = os.path.expanduser(os.environ.get(MODELS, ""))
+    for folder in (os.path.join(models, x) for x in names if models and x):
+        if files.exists(folder):
             return folder
     fix = f"Pass its folder, or set {MODELS} to the folder that has it"
     raise UserError(f"No model {path}{advice_for_model_id(path)}", fix=fix)
+
+
+class TokenizerFolder(HuggingFaceSource):
+    """The files of a tokenizer in a model's folder of any format; weights are not needed."""
+
+    def __init__(self, folder: str) -> None:
+        folder = encoder_folder(folder)
+        Source.__init__(self, folder, folder)
+        read_json = RunFolder(folder).read_json
+        self._settings = read_json(TOKENIZER_CONFIG)
+        sizes = read_json(CONFIG) or read_json(ORIGINAL_CONFIG)
+        self._max_length = sizes.get("max_position_embeddings")
+        # Added tokens must fit into the vocabulary of the model.
+        self._config = BertConfig(int(sizes.get("vocab_size") or 1 << 20))
+        self._read_tokenizer(folder)
+        self.read_run(folder)
+        release = releases.named(os.path.abspath(folder))
+        if self.do_lower_case is None and release:
+            self.do_lower_case = not release.cased
+        self.log_notes()
+
+    def arguments(self) -> dict[str, Any]:
+        """Returns the arguments of the tokenizer."""
+        accents = self.tokenizer_settings.get("strip_accents")
+        names = ("padding_side", "truncation_side", "clean_up_tokenization_spaces")
+        names += ("do_basic_tokenize",)
+        return {
+            "do_lower_case": self.do_lower_case is not False,
+            "strip_accents": None if accents is None else accents == "true",
+            "model_max_length": self._settings.get("model_max_length", self._max_length),
+            **{name: self._settings[name] for name in names if name in self._settings},
+        }
