@@ -37,7 +37,7 @@ _OTHER_FILES: dict[tuple[str | bytes, ...], str] = {
         "a pickle, which can run arbitrary code when it is loaded. If you trust it, convert it "
         "with transformers: BertModel.from_pretrained(folder).save_pretrained(new_folder)"
     ),
-    (".hdf5", b"\x89HDF", ".msgpack"): "weights of Keras in a file not named .h5, or of Flax",
+    (".hdf5", b"\x89HDF", ".msgpack"): "weights of Flax, or HDF5 in a file not named .h5",
 }
 # Names in a folder that say what it has instead of a checkpoint.
 _WEIGHTS = re.compile(r"((pytorch|flax)_)?model\b.*\.(bin|msgpack)")

@@ -44,6 +44,7 @@ class BertConfig:
         self.id2label = names or {index: f"LABEL_{index}" for index in range(count)}
         settings.pop("label2id", None)
         defaults = {**hugging_face_config.DEFAULTS, "hidden_act": "gelu", **_SETTINGS}
+        settings.pop("model_type", None)
         vars(self).update({**defaults, **settings})
 
     @property
@@ -102,3 +103,6 @@ class BertConfig:
 
     def __repr__(self) -> str:
         return f"BertConfig {self.to_json_string()}"
+
+
+PretrainedConfig = BertConfig

@@ -229,7 +229,14 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
     # XLA cannot leave out padding.
     supports_jit = False
 
-    def __init__(self, config: BertConfig, *args: Any, name: str | None = None, **kwargs: Any):
+    def __init__(
+        self,
+        config: BertConfig,
+        *args: Any,
+        add_pooling_layer: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(name=name)
         self.config = config
         has_labels = getattr(self.model_class.head_format, "outputs", "") == "labels"
@@ -237,7 +244,7 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
         # Our model is only a container here: its parts are the layers of this model.
         vars(self)["container"] = model
         self.bert = TFBertMainLayer(config, getattr(model, "bert", model))
-        self.bert.has_pooler = self.has_pooler
+        self.bert.has_pooler = self.has_pooler and add_pooling_layer
         self.seeds = keras.random.SeedGenerator()
         self._add_head(model)
         self.built = True
@@ -318,22 +325,29 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     @classmethod
     def from_pretrained(
-        cls, name: str | os.PathLike, *args: Any, config: BertConfig | None = None, **settings: Any
+        cls,
+        pretrained_model_name_or_path: str | os.PathLike,
+        *args: Any,
+        config: BertConfig | None = None,
+        **kwargs: Any,
     ) -> Any:
         """Creates a model with the weights of a folder, in any format that bert_tf reads.
 
         Args:
-            name: the folder, or its name in the folder $BERT_TF_MODELS.
+            pretrained_model_name_or_path: the folder, or its name in the folder $BERT_TF_MODELS.
             args: arguments of the constructor.
             config: the configuration; by default, that of the folder.
-            settings: values of the configuration to replace, such as `num_labels`. Arguments about
-                downloads have no effect.
+            kwargs: values of the configuration to replace, such as `num_labels`, and arguments of
+                the constructor. Arguments about downloads have no effect.
 
         Raises:
             UserError: there is no such model, or its shapes do not fit the configuration.
         """
-        folder = find_folder(name)
-        model = cls(config or BertConfig.from_pretrained(folder, **settings), *args)
+        folder = find_folder(pretrained_model_name_or_path)
+        config = BertConfig.from_pretrained(folder) if config is None else config
+        settings = {name: value for name, value in kwargs.items() if hasattr(config, name)}
+        config = BertConfig(**{**config.to_dict(), **settings})
+        model = cls(config, *args, **{n: x for n, x in kwargs.items() if n not in settings})
         model.read_weights(folder)
         return model
 
@@ -374,7 +388,10 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     @classmethod
     def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
-        """Creates a model with random weights, from a `BertConfig` or the result of `get_config`."""
+        """Creates a model with random weights from a `BertConfig`, or the result of `get_config`."""
         if isinstance(config, BertConfig):
             return cls(config)
         return cls(BertConfig(**config["config"]), name=config["name"])
+
+
+TFPreTrainedModel = TFBertPreTrainedModel
