@@ -16,23 +16,22 @@ from bert_tf.config import BertConfig
 
 # Environment variable with the folder in which model names are looked up.
 MODELS = "BERT_TF_MODELS"
+# Settings of a tokenizer, and their defaults.
+SETTINGS = {"padding_side": "right", "do_basic_tokenize": True}
+SETTINGS |= {"clean_up_tokenization_spaces": True}
 
 
 def find_folder(name: str | os.PathLike) -> str:
     """Returns the path `name` if it exists, or the folder of that name in $BERT_TF_MODELS.
 
     There, `bert-base-uncased` may also have the name of its archive, `uncased_L-12_H-768_A-12`.
-
-    Raises:
-        UserError: there is neither.
+    Raises a UserError if there is neither.
     """
     path = os.path.expanduser(os.fspath(name))
-    if files.exists(path):
-        return path
     base = os.path.basename(path.rstrip("/"))
     names = [path, base, *(r.name for r in releases.RELEASES if base == r.hub_name)]
     models = os.path.expanduser(os.environ.get(MODELS, ""))
-    for folder in (os.path.join(models, x) for x in names if models and x):
+    for folder in (path, *(os.path.join(models, x) for x in names if models and x)):
         if files.exists(folder):
             return folder
     fix = f"Pass its folder, or set {MODELS} to the folder that has it"
@@ -40,15 +39,13 @@ def find_folder(name: str | os.PathLike) -> str:
 
 
 class TokenizerFolder(HuggingFaceSource):
-    """The files of a tokenizer in a model's folder of any format; weights are not needed."""
+    """The `arguments` of a tokenizer from a model's folder of any format, maybe without weights."""
 
     def __init__(self, folder: str) -> None:
         folder = encoder_folder(folder)
         Source.__init__(self, folder, folder)
         read_json = RunFolder(folder).read_json
-        self._settings = read_json(TOKENIZER_CONFIG)
         sizes = read_json(CONFIG) or read_json(ORIGINAL_CONFIG)
-        self._max_length = sizes.get("max_position_embeddings")
         # Added tokens must fit into the vocabulary of the model.
         self._config = BertConfig(int(sizes.get("vocab_size") or 1 << 20))
         self._read_tokenizer(folder)
@@ -57,15 +54,13 @@ class TokenizerFolder(HuggingFaceSource):
         if self.do_lower_case is None and release:
             self.do_lower_case = not release.cased
         self.log_notes()
-
-    def arguments(self) -> dict[str, Any]:
-        """Returns the arguments of the tokenizer."""
+        settings = read_json(TOKENIZER_CONFIG)
         accents = self.tokenizer_settings.get("strip_accents")
-        names = ("padding_side", "truncation_side", "clean_up_tokenization_spaces")
-        names += ("do_basic_tokenize",)
-        return {
+        length = settings.get("model_max_length", sizes.get("max_position_embeddings"))
+        self.arguments: dict[str, Any] = {
+            **{name: settings[name] for name in SETTINGS if name in settings},
             "do_lower_case": self.do_lower_case is not False,
             "strip_accents": None if accents is None else accents == "true",
-            "model_max_length": self._settings.get("model_max_length", self._max_length),
-            **{name: self._settings[name] for name in names if name in self._settings},
+            "model_max_length": length,
+            "special_tokens": self.tokenizer_settings.get("special_tokens"),
         }

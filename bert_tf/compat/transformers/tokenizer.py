@@ -1,260 +1,232 @@
-"""`BertTokenizer` and `BertTokenizerFast` as in transformers 4, with the original BERT's ids."""
+"""`BertTokenizer` and `BertTokenizerFast` as in transformers 4: padding, truncation, overflow."""
 
 import functools
-import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+import itertools
+import operator
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from bert_tf.base import files
 from bert_tf.base.errors import UserError
-from bert_tf.checkpoints.formats.hugging_face_config import make_tokenizer_config
-from bert_tf.checkpoints.formats.source import TOKENIZER_CONFIG
-from bert_tf.checkpoints.run_folder import VOCAB
-from bert_tf.compat.transformers.arguments import UNLIMITED
-from bert_tf.compat.transformers.folders import TokenizerFolder, find_folder
-from bert_tf.compat.transformers.rows import EncodesTexts, as_list, is_list, plain
-from bert_tf.tokenization import FullTokenizer
-from bert_tf.tokenization.fast import BatchTokenizer
-from bert_tf.tokenization.special_tokens import ANY_SPELLING, USED, unmarked
+from bert_tf.compat.transformers.encoding import BatchEncoding, Encoding
+from bert_tf.compat.transformers.vocabulary import UNLIMITED, Vocabulary, as_list, is_list, plain
 
-_SPECIAL = {
-    "unk_token": "[UNK]",
-    "sep_token": "[SEP]",
-    "pad_token": "[PAD]",
-    "cls_token": "[CLS]",
-    "mask_token": "[MASK]",
+_TRUNCATIONS = ("longest_first", "only_first", "only_second", "do_not_truncate")
+_PADDINGS = ("longest", "max_length", "do_not_pad")
+# Columns of a batch, in the order of `Encoding`, and what they have for padding.
+_COLUMNS: dict[str, Any] = {
+    "input_ids": 0,
+    "token_type_ids": 0,
+    "attention_mask": 0,
+    "special_tokens_mask": 1,
+    "offset_mapping": (0, 0),
+    "word_ids": None,
+    "sequence_ids": None,
+    "tokens": "[PAD]",
 }
-# Options that have only one value here.
-_FIXED = {**_SPECIAL, "tokenize_chinese_chars": True, "never_split": None}
-# What `clean_up_tokenization` replaces, in this order.
-_SPACED = (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're")
+# The tokens of a text: the column of ids, maybe with the last four columns.
+_Text = list[list[Any]]
 
 
-class BertTokenizer(EncodesTexts):
-    """Converts texts to inputs of a model.
+class BertTokenizer(Vocabulary):
+    """Converts texts to inputs of a model; all arguments are those of transformers."""
 
-    Example:
-        tokenizer = BertTokenizer.from_pretrained("my_model")
-        inputs = tokenizer(["First text", "Second"], padding=True, return_tensors="tf")
+    def __call__(self, text: Any = None, text_pair: Any = None, **options: Any) -> BatchEncoding:
+        """Converts a text, or a list of texts or pairs, to inputs of a model, see `_build`."""
+        text, pairs = plain(text), plain(text_pair)
+        if _is_text(text, options):
+            return self.encode_plus(text, pairs, **options)
+        if pairs is not None:
+            if not is_list(pairs) or len(text) != len(pairs):
+                raise UserError(f"{len(text)} texts need a list of as many in text_pair")
+            text = [*zip(text, pairs, strict=True)]
+        return self.batch_encode_plus(text, **options)
 
-    Args:
-        vocab_file: path of the vocabulary, with a token per line.
-        do_lower_case: whether the model is uncased.
-        do_basic_tokenize: False if texts are split only at whitespace.
-        strip_accents: whether to strip accents; by default if `do_lower_case`.
-        model_max_length: the longest row, in tokens.
-        padding_side, truncation_side: `right` or `left`.
-        clean_up_tokenization_spaces: whether `decode` removes the spaces before punctuation.
-        additional_special_tokens: tokens that are never split, see `add_tokens`.
-    """
+    def batch_encode_plus(self, batch_text_or_text_pairs: Any, *args: Any, **options: Any) -> Any:
+        """Converts a list of texts or pairs to inputs."""
+        samples = plain(batch_text_or_text_pairs)
+        samples = [[x] if _is_text(x, options) else x for x in samples]
+        return self._encode(samples, True, *args, **options)
 
-    is_fast: ClassVar[bool] = False
-    model_input_names: ClassVar[list[str]] = ["input_ids", "token_type_ids", "attention_mask"]
-    pad_token_type_id: ClassVar[int] = 0
+    def encode_plus(self, text: Any, text_pair: Any = None, *args: Any, **options: Any) -> Any:
+        """Converts a text or pair to inputs; a list has words, tokens or ids."""
+        texts = [plain(x) for x in (text, text_pair) if x is not None]
+        if _is_text(plain(text), options):
+            return self._encode([texts], False, *args, **options)
+        ids = [x if x and isinstance(x[0], int) else self.convert_tokens_to_ids(x) for x in texts]
+        parts = [_text(x, self.convert_ids_to_tokens(x), kind) for kind, x in enumerate(ids)]
+        return self._build([parts], False, *args, **options)
 
-    def __init__(
+    prepare_for_model = encode_plus
+
+    def encode(self, *args: Any, **options: Any) -> Any:
+        """Returns the ids of a text or pair, see `encode_plus`."""
+        return self.encode_plus(*args, **options)["input_ids"]
+
+    build_inputs_with_special_tokens = encode
+
+    def create_token_type_ids_from_sequences(self, *ids: list[int]) -> list[int]:
+        """Returns the token types of a row with special tokens."""
+        return self.encode_plus(*ids)["token_type_ids"]
+
+    def tokenize(self, text: str, pair: str | None = None, **options: Any) -> list[str]:
+        """Returns the tokens of a text; special tokens only if `add_special_tokens` is true."""
+        options = {"add_special_tokens": False, **options}
+        return self.convert_ids_to_tokens(self.encode(text, pair, **options))
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """Returns how many special tokens a row has."""
+        return 3 if pair else 2
+
+    def _encode(self, samples: Any, is_batch: bool, *args: Any, **options: Any) -> BatchEncoding:
+        def build(with_offsets: bool) -> BatchEncoding:
+            texts = self._tokenize(samples, with_offsets)
+            return self._build(texts, is_batch, *args, **options)
+
+        encoding = build(with_offsets := options.get("return_offsets_mapping", False))
+        if not with_offsets:
+            # They take long to find, and few programs need them.
+            encoding.locate = lambda: build(True).encodings
+        return encoding
+
+    def _tokenize(self, samples: Sequence[Any], with_offsets: bool) -> list[list[_Text]]:
+        """Tokenizes texts and pairs."""
+        if bad := [sample for sample in samples if not 1 <= len(sample) <= 2]:
+            raise UserError(f"expected a text or a pair of texts. Received: {bad[0]!r:.60}")
+        words = [x for sample in samples for text in sample for x in as_list(text)]
+        if bad := [word for word in words if not isinstance(word, str | bytes)]:
+            raise UserError(f"expected a text. Received: {bad[0]!r:.60}")
+        found, tokenized, last = self._batch.encode(words, with_spans=with_offsets), [], 0
+        ids, splits = found.ids.tolist(), found.row_splits.tolist()
+        for sample in samples:
+            tokenized.append([])
+            for kind, text in enumerate(sample):
+                first, last = last, last + len(as_list(text))
+                part = slice(splits[first], splits[last])
+                row = [ids[part]]
+                if with_offsets:
+                    row = _text(ids[part], self.convert_ids_to_tokens(ids[part]), kind)
+                    row[1] = [*map(tuple, found.spans[part].tolist())]
+                if with_offsets and is_list(text):
+                    ends = itertools.pairwise(splits[first : last + 1])
+                    row[2] = [number for number, (a, b) in enumerate(ends) for _ in range(a, b)]
+                tokenized[-1].append(row)
+        return tokenized
+
+    def _build(
         self,
-        vocab_file: str | os.PathLike,
-        do_lower_case: bool = True,
-        *,
-        do_basic_tokenize: bool = True,
-        strip_accents: bool | None = None,
-        model_max_length: int | None = None,
-        padding_side: str = "right",
-        truncation_side: str = "right",
-        clean_up_tokenization_spaces: bool = True,
-        additional_special_tokens: Iterable[Any] = (),
-        **kwargs: Any,
-    ) -> None:
-        for name in _FIXED.keys() & kwargs.keys():
-            if kwargs[name] is not None and str(kwargs[name]) != str(_FIXED[name]):
-                raise UserError(f"{name} must be {_FIXED[name]!r}. Received: {kwargs[name]!r}")
-        self.name_or_path = str(kwargs.get("name_or_path", ""))
-        self.do_lower_case = do_lower_case
-        self._arguments = os.fspath(vocab_file), do_lower_case, strip_accents
-        self._is_pretokenized = not do_basic_tokenize
-        self.model_max_length = UNLIMITED if model_max_length is None else model_max_length
-        self.padding_side, self.truncation_side = padding_side, truncation_side
-        self.clean_up_tokenization_spaces = clean_up_tokenization_spaces
-        self._load([])
-        self.add_tokens([*additional_special_tokens], special_tokens=True)
+        samples: Sequence[Sequence[_Text]],
+        is_batch: bool,
+        add_special_tokens: bool = True,
+        padding: bool | str = False,
+        truncation: bool | str | None = None,
+        max_length: int | None = None,
+        stride: int = 0,
+        is_split_into_words: bool = False,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        return_tensors: str | None = None,
+        return_token_type_ids: bool = True,
+        return_attention_mask: bool = True,
+        return_overflowing_tokens: bool = False,
+        return_special_tokens_mask: bool = False,
+        return_offsets_mapping: bool = False,
+        return_length: bool = False,
+        verbose: bool = True,
+        pad_to_max_length: bool = False,
+        truncation_strategy: str | None = None,
+    ) -> BatchEncoding:
+        """Converts tokenized texts and pairs to rows; the last arguments are those of version 3."""
+        if truncation is None:
+            # A length alone truncates.
+            truncation = truncation_strategy or (max_length is not None and padding is False)
+        truncation = _choose("truncation", truncation, _TRUNCATIONS)
+        if padding is False and pad_to_max_length:
+            padding = max_length is None or "max_length"
+        limit = self.model_max_length if max_length is None else max_length
+        rows, data = [], defaultdict(list)
+        for index, texts in enumerate(samples):
+            lengths = [len(text[0]) for text in texts]
+            excess = sum(lengths) + (len(texts) + 1) * add_special_tokens - limit
+            step = stride if return_overflowing_tokens and self.is_fast else None
+            spans = _truncate(lengths, excess, truncation, step, self.is_fast)
+            if return_overflowing_tokens and self.is_fast:
+                data["overflow_to_sample_mapping"] += [index] * len(spans)
+            elif return_overflowing_tokens:
+                if truncation == "longest_first" and len(texts) == 2:
+                    raise UserError("longest_first returns no overflowing tokens of a pair")
+                pairs = zip(texts, spans[0], strict=True)
+                cut = [x[0][max(0, end - stride) :] for x, (_, end) in pairs if end < len(x[0])]
+                data["overflowing_tokens"].append(cut[0] if cut else [])
+                data["num_truncated_tokens"].append(excess)
+            rows += [self._frame(texts, ranges, add_special_tokens) for ranges in spans]
+        names = [*_COLUMNS][: len(rows[0]) if rows else None]
+        batch = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        batch = self.pad(batch, padding, max_length, pad_to_multiple_of, padding_side)
+        wanted = [True, return_token_type_ids, return_attention_mask]
+        wanted += [return_special_tokens_mask, return_offsets_mapping]
+        data |= {name: batch[name] for name, x in zip(names, wanted, strict=False) if x}
+        if return_length:
+            data["length"] = [*map(len, batch["input_ids"])]
+        if not (is_batch or return_tensors or "overflow_to_sample_mapping" in data):
+            # The fast tokenizer of transformers leaves the length in a list.
+            data |= {name: x[0] for name, x in data.items() if name != "length" or not self.is_fast}
+        rows = zip(*batch.values(), strict=True)
+        return BatchEncoding(data, lambda: list(itertools.starmap(Encoding, rows)), return_tensors)
 
-    def _load(self, tokens: Sequence[str]) -> None:
-        """Reads the vocabulary, and places tokens in it."""
-        self._full = FullTokenizer(*self._arguments, tokens, self._is_pretokenized)
-        self._placed = list(tokens)
-        self.basic_tokenizer = self._full.basic_tokenizer
-        self.wordpiece_tokenizer = self._full.wordpiece_tokenizer
-        self.vocab, self.ids_to_tokens = self._full.vocab, self._full.inv_vocab
-        self.basic_tokenizer.keep([token for token in USED if token in self.vocab])
-        self.__dict__.pop("_batch", None)
+    def _frame(self, texts: Sequence[_Text], ranges: Any, special: bool) -> list[list[Any]]:
+        """Returns the columns of a row with ranges of the tokens of a text or pair."""
+        cls, sep = ([self.vocab.get(x), 0, 1, 1, (0, 0), None, None, x] for x in ("[CLS]", "[SEP]"))
+        parts = [[[x] for x in cls]]
+        for number, (text, (start, end)) in enumerate(zip(texts, ranges, strict=True)):
+            ids, *places = (column[start:end] for column in text)
+            n, sep[1] = len(ids), number if special or self.is_fast else 0
+            parts.append([ids, [sep[1]] * n, [1] * n, [0] * n, *places])
+            parts.append([[x] for x in sep])
+        # Without places, there are four columns.
+        columns = zip(*(parts if special else parts[1::2]), strict=False)
+        return [functools.reduce(operator.iadd, x, []) for x in columns]
 
-    @functools.cached_property
-    def _batch(self) -> BatchTokenizer:
-        return BatchTokenizer(self._full)
-
-    def __getstate__(self) -> dict[str, Any]:
-        # It has a lock.
-        return {name: value for name, value in vars(self).items() if name != "_batch"}
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: Any, **kwargs: Any) -> Any:
-        """Reads the tokenizer of a model's folder; `kwargs` replace its settings.
-
-        Raises a UserError if there is no such folder, also not in `$BERT_TF_MODELS`, or it has
-        neither vocab.txt nor tokenizer.json.
-        """
-        path = find_folder(pretrained_model_name_or_path)
-        kwargs["name_or_path"] = os.fspath(pretrained_model_name_or_path)
-        if not files.is_dir(path):
-            return cls(path, **kwargs)
-        folder = TokenizerFolder(path)
-        if not folder.vocab_file:
-            raise UserError(f"no vocab.txt or tokenizer.json ({files.describe_folder(path)})")
-        tokenizer = cls(folder.vocab_file, **{**folder.arguments(), **kwargs})
-        if listed := folder.tokenizer_settings.get("special_tokens"):
-            tokenizer._load([*listed.split(","), *tokenizer._placed])
-        return tokenizer
-
-    def save_pretrained(self, save_directory: str, **_: Any) -> tuple[str, ...]:
-        """Writes the vocabulary and the settings; returns the paths of the files."""
-        config = make_tokenizer_config(self._full, self.model_max_length)
-        config["additional_special_tokens"] = self.additional_special_tokens
-        config["clean_up_tokenization_spaces"] = self.clean_up_tokenization_spaces
-        config["do_basic_tokenize"] = not self._is_pretokenized
-        config |= {"padding_side": self.padding_side, "truncation_side": self.truncation_side}
-        contents = {TOKENIZER_CONFIG: config, "special_tokens_map.json": self.special_tokens_map}
-        texts = {
-            name: json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-            for name, value in contents.items()
-        }
-        saved = files.write_texts(os.fspath(save_directory), texts)
-        return *saved, *self.save_vocabulary(save_directory)
-
-    def save_vocabulary(self, save_directory: str, **_: Any) -> tuple[str]:
-        """Writes vocab.txt; returns its path."""
-        pieces = [self.ids_to_tokens.get(i, "") for i in range(max(self.ids_to_tokens) + 1)]
-        text = "\n".join(pieces) + "\n"
-        return (files.write_texts(os.fspath(save_directory), {VOCAB: text})[0],)
-
-    # Special tokens and the vocabulary.
-
-    def __getattr__(self, name: str) -> Any:
-        if token := _SPECIAL.get(name.removesuffix("_id")):
-            return self.vocab.get(token) if name.endswith("_id") else token
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-
-    def __len__(self) -> int:
-        return len(self.vocab)
-
-    @property
-    def vocab_size(self) -> int:
-        """The number of tokens."""
-        return len(self.vocab)
-
-    def get_vocab(self) -> dict[str, int]:
-        """Returns a copy of the vocabulary, token -> id."""
-        return dict(self.vocab)
-
-    @property
-    def max_len_single_sentence(self) -> int:
-        """The longest text, in tokens."""
-        return self.model_max_length - 2
-
-    @property
-    def additional_special_tokens(self) -> list[str]:
-        """Special tokens that BERT does not have."""
-        marked = self.basic_tokenizer.marked_tokens
-        return [token for token in marked if token == unmarked(token) and token not in USED]
-
-    @property
-    def special_tokens_map(self) -> dict[str, Any]:
-        """Special tokens by the names of their attributes."""
-        additional = self.additional_special_tokens
-        return {**_SPECIAL, **({"additional_special_tokens": additional} if additional else {})}
-
-    @property
-    def all_special_tokens(self) -> list[str]:
-        """All special tokens."""
-        return [*_SPECIAL.values(), *self.additional_special_tokens]
-
-    @property
-    def all_special_ids(self) -> list[int]:
-        """The ids of all special tokens."""
-        return self.convert_tokens_to_ids(self.all_special_tokens)
-
-    def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
-        """Adds tokens that are never split; returns how many are new in the vocabulary.
-
-        Unlike in transformers, they replace entries `[unusedN]`, so that the model stays as it is.
-        Raises a UserError if there are not enough.
-        """
-        listed = new_tokens if is_list(new_tokens) else [new_tokens]
-        tokens = [*dict.fromkeys(map(str, listed))]
-        known = {*self.basic_tokenizer.special_tokens}
-        mark = "" if special_tokens else ANY_SPELLING
-        added = [mark + token for token in tokens if token not in known]
-        count = sum(token not in self.vocab for token in tokens)
-        if added:
-            self._load([*self._placed, *added])
-        return count
-
-    def add_special_tokens(self, special_tokens_dict: Mapping[str, Any], **_: Any) -> int:
-        """Adds the `additional_special_tokens`, see `add_tokens`."""
-        listed = [x for value in special_tokens_dict.values() for x in as_list(value)]
-        return self.add_tokens(listed, special_tokens=True)
-
-    def convert_tokens_to_ids(self, tokens: Any) -> Any:
-        """Returns the id of a token, or those of a list; unknown tokens have that of `[UNK]`."""
-        if tokens is None or isinstance(tokens, str):
-            return None if tokens is None else self.vocab.get(tokens, self.unk_token_id)
-        return [self.vocab.get(token, self.unk_token_id) for token in tokens]
-
-    def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
-        """Returns the token of an id, or those of a list; unknown ids have `[UNK]`."""
-        ids = plain(ids)
-        if isinstance(ids, int):
-            return self.ids_to_tokens.get(ids, "[UNK]")
-        skipped = {*self.all_special_ids} if skip_special_tokens else ()
-        return [self.ids_to_tokens.get(int(i), "[UNK]") for i in ids if i not in skipped]
-
-    def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
-        """Joins tokens to a text."""
-        return " ".join(tokens).replace(" ##", "").strip()
-
-    def decode(
+    def pad(
         self,
-        token_ids: Any,
-        skip_special_tokens: bool = False,
-        clean_up_tokenization_spaces: bool | None = None,
-        **_: Any,
-    ) -> str:
-        """Converts the ids of a row to a text."""
-        token_ids = plain(token_ids)
-        tokens = self.convert_ids_to_tokens(as_list(token_ids), skip_special_tokens)
-        text = self.convert_tokens_to_string(tokens)
-        clean_up = clean_up_tokenization_spaces
-        clean_up = self.clean_up_tokenization_spaces if clean_up is None else clean_up
-        return self.clean_up_tokenization(text) if clean_up else text
-
-    def batch_decode(self, sequences: Any, *args: Any, **kwargs: Any) -> list[str]:
-        """Converts the ids of several rows to texts."""
-        return [self.decode(ids, *args, **kwargs) for ids in plain(sequences)]
-
-    @staticmethod
-    def clean_up_tokenization(out_string: str) -> str:
-        """Removes spaces before punctuation, and in English contractions."""
-        for spaced in _SPACED:
-            out_string = out_string.replace(spaced, spaced.strip())
-        return out_string
+        encoded_inputs: Any,
+        padding: bool | str = True,
+        max_length: int | None = None,
+        pad_to_multiple_of: int | None = None,
+        padding_side: str | None = None,
+        **options: Any,
+    ) -> BatchEncoding:
+        """Pads rows of ids, a dict of lists or a list of dicts."""
+        data, multiple = encoded_inputs, pad_to_multiple_of or 1
+        if is_list(data):
+            data = {name: [row[name] for row in data] for name in data[0]}
+        data = {name: plain(x) for name, x in data.items()}
+        is_batch = not data["input_ids"] or is_list(plain(data["input_ids"][0]))
+        data = {name: [*map(plain, x)] if is_batch else [x] for name, x in data.items()}
+        if options.get("return_attention_mask") is not False:
+            data.setdefault("attention_mask", [[1] * len(x) for x in data["input_ids"]])
+        padding = _choose("padding", padding, _PADDINGS)
+        length = max(map(len, data["input_ids"]), default=0)
+        if padding == "max_length":
+            length = self.model_max_length if max_length is None else max_length
+        length = 0 if padding == "do_not_pad" or length >= UNLIMITED else length
+        length = -(-length // multiple) * multiple
+        is_left = (padding_side or self.padding_side) == "left"
+        for name in data.keys() & _COLUMNS.keys():
+            value = self.pad_token_id if name == "input_ids" else _COLUMNS[name]
+            for index, row in enumerate(data[name]):
+                pads = [value] * (length - len(row))
+                data[name][index] = [*pads, *row] if is_left else [*row, *pads]
+        tensors = options.get("return_tensors")
+        if not is_batch and not tensors:
+            data = {name: x[0] for name, x in data.items()}
+        return BatchEncoding(data, tensor_type=tensors)
 
 
 class BertTokenizerFast(BertTokenizer):
     """`BertTokenizer` with the results of the fast tokenizer of transformers.
 
-    They differ in overflowing tokens, which become rows, in pairs of long texts that are truncated,
-    and in the spaces before punctuation if `decode` does not clean up.
+    They differ in overflowing tokens, which become rows, in truncated pairs, and in `decode`.
     """
 
     is_fast: ClassVar[bool] = True
@@ -265,10 +237,58 @@ class BertTokenizerFast(BertTokenizer):
         return "".join(map(self.clean_up_tokenization, parts)).removeprefix(" ")
 
 
-class AutoTokenizer:
-    """The tokenizer of a BERT."""
+AutoTokenizer = BertTokenizerFast
 
-    @staticmethod
-    def from_pretrained(name: Any, *, use_fast: bool = True, **kwargs: Any) -> BertTokenizer:
-        """Returns a `BertTokenizerFast`, or a `BertTokenizer`."""
-        return (BertTokenizerFast if use_fast else BertTokenizer).from_pretrained(name, **kwargs)
+
+def _text(ids: list[int], tokens: list[str], kind: int) -> _Text:
+    """Returns a text whose offsets are not known."""
+    counts = itertools.accumulate(not token.startswith("##") for token in tokens)
+    words = [count - 1 for count in counts]
+    return [ids, [(0, 0)] * len(ids), words, [kind] * len(ids), tokens]
+
+
+def _is_text(value: Any, options: Mapping[str, Any]) -> bool:
+    """Returns whether a value is a text, maybe as a list of words, and not a list of texts."""
+    if not is_list(value):
+        return True
+    return options.get("is_split_into_words", False) and not (value and is_list(value[0]))
+
+
+def _choose(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Returns one of the choices; True is the first, False the last."""
+    value = choices[0 if value else -1] if isinstance(value, bool) else value
+    if value not in choices:
+        raise UserError(f"{name} must be one of {', '.join(choices)}. Received: {value!r}")
+    return value
+
+
+def _truncate(
+    lengths: list[int], excess: int, strategy: str, stride: int | None, is_fast: bool
+) -> list[Any]:
+    """Returns the ranges of tokens of the rows of a text or pair that is too long by `excess`.
+
+    With a `stride`, tokens that do not fit are in more rows. As in transformers, the slow tokenizer
+    leaves a row as it is if a strategy cannot shorten it enough; and if an odd number of tokens is
+    left of a pair, the first text keeps one more, but with the fast tokenizer the longer one.
+    """
+    sizes, index = [*lengths], int(strategy == "only_second")
+    if excess > 0 and strategy == "longest_first" and len(lengths) == 2:
+        room = max(0, sum(lengths) - excess)
+        short = min(*lengths, room // 2)
+        first_is_short = lengths[0] <= lengths[1] and (is_fast or short == lengths[0])
+        sizes = [short, room - short] if first_is_short else [room - short, short]
+    elif excess > 0 and strategy != "do_not_truncate":
+        if index < len(lengths) and lengths[index] > excess:
+            sizes[index] -= excess
+        elif is_fast:
+            raise UserError(f"truncation={strategy!r} cannot shorten a text to max_length")
+    ranges = [[(0, size)] for size in sizes]
+    for found, length, size in zip(ranges, lengths, sizes, strict=True):
+        if stride is not None and size < length:
+            if stride >= size:
+                raise UserError(f"stride must be less than {size}, which fit. Received: {stride}")
+            starts = range(size - stride, length - stride, size - stride)
+            found += [(start, min(start + size, length)) for start in starts]
+    # The first row, then other windows of the first text, then those of the second only.
+    first, *others = itertools.product(*ranges)
+    return [first, *sorted(others, key=lambda spans: spans[0] == first[0])]

@@ -1,11 +1,9 @@
 """`BertTokenizer` and `BertTokenizerFast`, compared with those of transformers 4.57."""
 
 import collections
-import copy
 import gzip
 import itertools
 import json
-import pickle
 import random
 import shutil
 
@@ -15,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.base.errors import UserError
-from bert_tf.compat.transformers.encoding import BatchEncoding
+from bert_tf.compat.transformers.encoding import Encoding
 from bert_tf.compat.transformers.tokenizer import AutoTokenizer, BertTokenizer, BertTokenizerFast
 from bert_tf.tokenization.special_tokens import USED
 from tests.oracle import data, golden
@@ -24,18 +22,9 @@ VOCAB = str(golden("vocab/uncased.txt"))
 # Texts of `make_tokens.py` whose ids are the original's -> why transformers has others.
 OTHER_IDS = {"x" * 120: "a word of 101 to 200 characters is [UNK]"}
 # Awkward strings whose ids are the original's, by category; the reasons are in the test.
-AWKWARD = {
-    "long_words": 11,
-    "surrogates": 5,
-    "greek_cyrillic": 1,
-    "normal_forms": 3,
-    "newer_unicode": 4,
-    "control_chars": 1,
-    "cjk": 1,
-    "random_any": 1,
-    "random_block": 1,
-    "random_bmp": 14,
-}
+AWKWARD = {"long_words": 11, "surrogates": 5, "random_bmp": 14, "newer_unicode": 4}
+AWKWARD |= {"normal_forms": 3, "greek_cyrillic": 1, "control_chars": 1, "cjk": 1}
+AWKWARD |= {"random_any": 1, "random_block": 1}
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +42,9 @@ def tokenizers():
     return pytest.importorskip("tokenizers")
 
 
-def as_json(value):
-    return json.loads(json.dumps(value))
-
-
 def call(function, *args, **kwargs):
     try:
-        return {"result": as_json(dict(function(*args, **kwargs)))}
+        return {"result": json.loads(json.dumps(function(*args, **kwargs)))}
     except UserError:
         return {"error": True}
 
@@ -118,9 +103,8 @@ def test_awkward_strings(fast, tokenizers):
     at the end of a word is lower-cased like others, and characters for private use, unassigned ones
     and those that its older Unicode does not know are dropped or not split.
     """
-    items = json.loads(gzip.decompress(golden("tokenization/tokenization.json.gz").read_bytes()))[
-        "items"
-    ]
+    stored = golden("tokenization/tokenization.json.gz").read_bytes()
+    items = json.loads(gzip.decompress(stored))["items"]
     theirs = tokenizers.BertWordPieceTokenizer(VOCAB, lowercase=True)
     theirs.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in USED])
     counts = collections.Counter()
@@ -142,52 +126,25 @@ def test_rows_of_the_fast_tokenizer(fast, tokenizers):
     """Truncation, windows, spans and words, with random texts, strategies and lengths."""
     words = "the cat [MASK] sat, on Zürich's mat! 北京 unbelievably e-mail İx A\u030a ﬁne ½ ##ing"
     rng = random.Random(1)
-    options = [(None, 512, 0, "right", True)]
+    theirs = tokenizers.BertWordPieceTokenizer(VOCAB, lowercase=True)
+    theirs.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in USED])
+    template, pattern = tokenizers.processors.TemplateProcessing, "[CLS]:0 $A:0 [SEP]:0"
+    ids = [("[CLS]", fast.cls_token_id), ("[SEP]", fast.sep_token_id)]
+    theirs._tokenizer.post_processor = template(pattern, f"{pattern} $B:1 [SEP]:1", ids)
     strategies = ("longest_first", "only_first", "only_second")
-    options += itertools.product(strategies, (4, 8, 13), (0, 1), ("right", "left"), (True, False))
-    tokenizer, equal = copy.deepcopy(fast), 0
-    for strategy, length, stride, side, special in options * 3:
+    options, equal = [*itertools.product(strategies, (8, 13), (0, 1), (True, False))], 0
+    for strategy, length, stride, special in options * 8:
         text, pair = (" ".join(rng.choices(words.split(), k=rng.randrange(25))) for _ in "ab")
         pair = rng.choice([None, pair])
-        theirs = tokenizers.BertWordPieceTokenizer(VOCAB, lowercase=True)
-        theirs.add_special_tokens([tokenizers.AddedToken(x, normalized=False) for x in USED])
-        pattern = "[CLS]:0 $A:0 [SEP]:0"
-        theirs._tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
-            single=pattern,
-            pair=f"{pattern} $B:1 [SEP]:1",
-            special_tokens=[("[CLS]", fast.cls_token_id), ("[SEP]", fast.sep_token_id)],
-        )
-        tokenizer.truncation_side = side
         try:
-            if strategy:
-                theirs._tokenizer.enable_truncation(
-                    length, stride=stride, strategy=strategy, direction=side
-                )
+            theirs._tokenizer.enable_truncation(length, stride=stride, strategy=strategy)
             row = theirs.encode(text, pair, add_special_tokens=special)
-        except BaseException as error:  # a panic is no Exception
-            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-                raise
+        except Exception:
             continue  # ours may be more lenient
-        found = tokenizer(
-            text,
-            pair,
-            truncation=strategy,
-            max_length=length,
-            stride=stride,
-            add_special_tokens=special,
-            return_overflowing_tokens=True,
-        )
-        names = [
-            "ids",
-            "type_ids",
-            "offsets",
-            "word_ids",
-            "sequence_ids",
-            "special_tokens_mask",
-            "tokens",
-        ]
-        expected = [[getattr(x, name) for name in names] for x in [row, *row.overflowing]]
-        assert [[getattr(x, name) for name in names] for x in found.encodings] == expected
+        kept = {"truncation": strategy, "max_length": length, "stride": stride}
+        found = fast.encode_plus(text, pair, special, return_overflowing_tokens=True, **kept)
+        rows = [[getattr(x, name) for name in Encoding._fields] for x in [row, *row.overflowing]]
+        assert [[*x] for x in found.encodings] == rows
         equal += 1
     assert equal > 100
 
@@ -200,22 +157,11 @@ def test_lookups(fast):
     assert encoding.char_to_token(0, sequence_index=1) == encoding[0].tokens.index("here")
     assert encoding.token_to_chars(1) == (0, 3)
     assert encoding.token_to_chars(0) is None
-    assert encoding.word_to_tokens(0, 0) == (1, 2)
-    assert encoding.token_to_word(2) == 1
+    assert encoding.word_ids(1) == [None, 0, 1, None, 0, None]
+    assert encoding.sequence_ids(1) == [None, 0, 0, None, 1, None]
     words = fast([["New", "Zürich's"]], is_split_into_words=True, return_offsets_mapping=True)
     assert words.word_ids(0) == [None, 0, *[1] * (len(words.word_ids(0)) - 3), None]
     assert words.offset_mapping[0][2][0] == 0  # spans are those of the word
-
-
-def test_the_compiled_tokenizer_has_the_same_rows(fast):
-    texts = ["the [MASK] sat, on Zürich's mat!"] * 20 + [""]
-    expected = [fast(text, return_offsets_mapping=True) for text in texts]
-    tokenizer = BertTokenizerFast(VOCAB)
-    tokenizer._batch._num_chars = 1 << 30
-    found = tokenizer(texts, return_offsets_mapping=True)
-    assert tokenizer._batch.num_reference_texts == 0
-    for name in found:
-        assert found[name] == [row[name] for row in expected]
 
 
 def test_kinds_of_inputs(fast, slow):
@@ -228,14 +174,8 @@ def test_kinds_of_inputs(fast, slow):
         [*row[:2], row[-1]] for row in rows
     ]
     assert slow.prepare_for_model(rows[0][1:-1])["input_ids"] == rows[0]
-    assert slow.build_inputs_with_special_tokens([5], [6, 7]) == [
-        slow.cls_token_id,
-        5,
-        slow.sep_token_id,
-        6,
-        7,
-        slow.sep_token_id,
-    ]
+    cls, sep = slow.cls_token_id, slow.sep_token_id
+    assert slow.build_inputs_with_special_tokens([5], [6, 7]) == [cls, 5, sep, 6, 7, sep]
     assert slow.create_token_type_ids_from_sequences([5], [6, 7]) == [0, 0, 0, 1, 1, 1]
     padded = slow.pad([{"input_ids": [5, 6]}, {"input_ids": [7]}], return_tensors="np")
     assert padded.input_ids.tolist() == [[5, 6], [7, slow.pad_token_id]]
@@ -257,9 +197,6 @@ def test_inputs_of_keras(fast):
     model.compile("sgd", "mse")
     np.testing.assert_array_equal(model(encoding), model.predict(encoding, verbose=0))
     model.fit(encoding, np.zeros([*encoding.input_ids.shape, 2]), verbose=0)
-    copied = pickle.loads(pickle.dumps(fast(["a cat"])))
-    assert isinstance(copied, BatchEncoding)
-    assert copied.tokens() == ["[CLS]", "a", "cat", "[SEP]"]
 
 
 def test_saved_and_added_tokens(tmp_path):
@@ -272,15 +209,11 @@ def test_saved_and_added_tokens(tmp_path):
     text = "a CovidX [E1] [e1] cat"
     assert tokenizer.tokenize(text) == tokens
     paths = tokenizer.save_pretrained(tmp_path / "saved")
-    assert {path.rsplit("/")[-1] for path in paths} == {
-        "vocab.txt",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-    }
-    for other in (AutoTokenizer.from_pretrained(tmp_path / "saved"), copy.deepcopy(tokenizer)):
-        assert other.tokenize(text) == tokens
-        assert other.model_max_length == 99
-        assert other.all_special_tokens[-1] == "[E1]"
+    assert len(paths) == len([*(tmp_path / "saved").iterdir()]) == 3
+    other = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    assert other.tokenize(text) == tokens
+    assert other.model_max_length == 99
+    assert other.all_special_tokens[-1] == "[E1]"
     with pytest.raises(UserError, match="space"):
         tokenizer.add_tokens("two words")
 
@@ -318,7 +251,6 @@ def test_folders(tmp_path, monkeypatch, tokenizers):
         ("a", {"return_tensors": "pt"}),
         (["a", "b b"], {"return_tensors": "np"}),
         (["a", "b"], {"text_pair": ["c"]}),
-        ("a", {"max_len": 3}),
     ],
 )
 def test_wrong_values(slow, inputs, options):
@@ -327,6 +259,8 @@ def test_wrong_values(slow, inputs, options):
     assert "\n" not in str(error.value)
 
 
-def test_wrong_options():
+def test_wrong_options(slow):
     with pytest.raises(UserError, match="tokenize_chinese_chars"):
         BertTokenizer(VOCAB, tokenize_chinese_chars=False)
+    with pytest.raises(TypeError, match="max_len"):
+        slow("a", max_len=3)
