@@ -14,8 +14,6 @@ from bert_tf.checkpoints.run_folder import CONFIG as ORIGINAL_CONFIG
 from bert_tf.checkpoints.run_folder import RunFolder
 from bert_tf.config import BertConfig
 
-# Environment variable with the folder in which model names are looked up.
-MODELS = "BERT_TF_MODELS"
 # Settings of a tokenizer, and their defaults.
 SETTINGS = {"padding_side": "right", "do_basic_tokenize": True}
 SETTINGS |= {"clean_up_tokenization_spaces": True}
@@ -30,11 +28,11 @@ def find_folder(name: str | os.PathLike) -> str:
     path = os.path.expanduser(os.fspath(name))
     base = os.path.basename(path.rstrip("/"))
     names = [path, base, *(r.name for r in releases.RELEASES if base == r.hub_name)]
-    models = os.path.expanduser(os.environ.get(MODELS, ""))
+    models = os.path.expanduser(os.environ.get("BERT_TF_MODELS", ""))
     for folder in (path, *(os.path.join(models, x) for x in names if models and x)):
         if files.exists(folder):
             return folder
-    fix = f"Pass its folder, or set {MODELS} to the folder that has it"
+    fix = "Pass its folder, or set BERT_TF_MODELS to the folder that has it"
     raise UserError(f"No model {path}{advice_for_model_id(path)}", fix=fix)
 
 

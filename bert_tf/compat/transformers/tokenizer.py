@@ -71,8 +71,8 @@ class BertTokenizer(Vocabulary):
 
     def tokenize(self, text: str, pair: str | None = None, **options: Any) -> list[str]:
         """Returns the tokens of a text; special tokens only if `add_special_tokens` is true."""
-        options = {"add_special_tokens": False, **options}
-        return self.convert_ids_to_tokens(self.encode(text, pair, **options))
+        ids = self.encode(text, pair, **{"add_special_tokens": False, **options})
+        return self.convert_ids_to_tokens(ids)
 
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """Returns how many special tokens a row has."""
@@ -126,8 +126,8 @@ class BertTokenizer(Vocabulary):
         pad_to_multiple_of: int | None = None,
         padding_side: str | None = None,
         return_tensors: str | None = None,
-        return_token_type_ids: bool = True,
-        return_attention_mask: bool = True,
+        return_token_type_ids: bool | None = None,
+        return_attention_mask: bool | None = None,
         return_overflowing_tokens: bool = False,
         return_special_tokens_mask: bool = False,
         return_offsets_mapping: bool = False,
@@ -163,7 +163,7 @@ class BertTokenizer(Vocabulary):
         names = [*_COLUMNS][: len(rows[0]) if rows else None]
         batch = {name: [row[i] for row in rows] for i, name in enumerate(names)}
         batch = self.pad(batch, padding, max_length, pad_to_multiple_of, padding_side)
-        wanted = [True, return_token_type_ids, return_attention_mask]
+        wanted = [True, return_token_type_ids is not False, return_attention_mask is not False]
         wanted += [return_special_tokens_mask, return_offsets_mapping]
         data |= {name: batch[name] for name, x in zip(names, wanted, strict=False) if x}
         if return_length:
@@ -224,10 +224,7 @@ class BertTokenizer(Vocabulary):
 
 
 class BertTokenizerFast(BertTokenizer):
-    """`BertTokenizer` with the results of the fast tokenizer of transformers.
-
-    They differ in overflowing tokens, which become rows, in truncated pairs, and in `decode`.
-    """
+    """`BertTokenizer` with the overflow, truncation and decoding of transformers' fast one."""
 
     is_fast: ClassVar[bool] = True
 
@@ -249,9 +246,8 @@ def _text(ids: list[int], tokens: list[str], kind: int) -> _Text:
 
 def _is_text(value: Any, options: Mapping[str, Any]) -> bool:
     """Returns whether a value is a text, maybe as a list of words, and not a list of texts."""
-    if not is_list(value):
-        return True
-    return options.get("is_split_into_words", False) and not (value and is_list(value[0]))
+    nested = is_list(value) and len(value) > 0 and is_list(value[0])
+    return not (is_list(value) and (nested or not options.get("is_split_into_words")))
 
 
 def _choose(name: str, value: Any, choices: Sequence[str]) -> str:
@@ -262,9 +258,7 @@ def _choose(name: str, value: Any, choices: Sequence[str]) -> str:
     return value
 
 
-def _truncate(
-    lengths: list[int], excess: int, strategy: str, stride: int | None, is_fast: bool
-) -> list[Any]:
+def _truncate(lengths: list, excess: int, strategy: str, stride: int | None, is_fast: bool) -> Any:
     """Returns the ranges of tokens of the rows of a text or pair that is too long by `excess`.
 
     With a `stride`, tokens that do not fit are in more rows. As in transformers, the slow tokenizer
