@@ -5,6 +5,7 @@ and `labels.txt` with the names of the outputs.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import typing
@@ -14,6 +15,7 @@ from bert_tf.base import file_names, files
 from bert_tf.base.errors import UserError, shortened, warn
 from bert_tf.base.foreign_names import similar, use_instead
 from bert_tf.checkpoints.folder import advice_for_model_id
+from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
     ENDED,
@@ -23,6 +25,7 @@ from bert_tf.checkpoints.run_folder import (
     fingerprint,
     labels_file,
 )
+from bert_tf.checkpoints.tensors import temporary_folder
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.options import declare, registry
 from bert_tf.options.declare import DATA, DEVICES, MODEL, check_type
@@ -67,10 +70,14 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
 
     Flags of the training run apply, except device flags; `flags` override them. `script` defaults
     to the script that trained the model, or to `predict_masked` after pre-training. `folder` may
-    also be a `.keras` file.
+    also be a `.keras` file, or the folder of a model with a head in transformers, whose labels and
+    casing apply.
     """
     folder = os.path.expanduser(folder)
     is_file = folder.endswith(".keras")
+    if not is_file and RunFolder(folder).find("config.json") and not RunFolder(folder).find(CONFIG):
+        folder, own_script, own_flags = _convert(folder)
+        script, flags = script or own_script, {**own_flags, **flags}
     run = RunFolder.of(folder) if is_file else RunFolder(folder)
     saved_flags, saved_script = run.require_flags(), run.script
     scripts = [name for name, entry in registry.entries().items() if entry.has_predictor]
@@ -100,10 +107,7 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
             continue
         values[flag] = run.file(name)
         if flag not in flags and not files.exists(values[flag]):
-            advice = f"Pass {flag}="
-            if run.find("config.json"):
-                advice = "First convert the model: convert_checkpoint.py --to=original"
-            raise UserError(_absence(values[flag]), fix=advice)
+            raise UserError(_absence(values[flag]), fix=f"Pass {flag}=")
     types = typing.get_type_hints(options_class)
     choices = {field.name: field.metadata["choices"] for field in dataclasses.fields(options_class)}
     passed = {n: check_type(n, value, types[n], choices[n]) for n, value in flags.items()}
@@ -116,6 +120,27 @@ def options_for_model(folder: str, script: str | None = None, **flags: Any) -> A
         warn_of_other_inputs(run, options)
         return options
     return options_class(**values, init_checkpoint=folder)
+
+
+@functools.cache
+def _convert(folder: str) -> tuple[str, str | None, dict[str, Any]]:
+    """Converts a model of transformers to the original's format, until the process ends.
+
+    Returns the new folder, the script for its head, if there is one, and the flags that it needs.
+    """
+    source, entries = find_source(folder), registry.entries()
+    output = os.path.join(temporary_folder(), os.path.basename(os.path.abspath(folder)))
+    make_options = entries["convert_checkpoint"].options_class
+    convert(source, make_options(input=folder, output=output, to="original"))
+    scripts = (name for name, entry in entries.items() if entry.make_task)
+    heads = {
+        name: getattr(registry.load(entries[name].model), "head_format", 0) for name in scripts
+    }
+    script = next((name for name, head in heads.items() if head is source.head), None)
+    config, flags = source.config(), {"do_lower_case": source.do_lower_case}
+    if config and config.max_position_embeddings < 128:  # the default length
+        flags["max_seq_length"] = config.max_position_embeddings
+    return output, script, {name: value for name, value in flags.items() if value is not None}
 
 
 def _absence(path: str) -> str:

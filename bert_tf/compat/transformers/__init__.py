@@ -1,6 +1,7 @@
 """The classes for BERT of transformers 4 on TensorFlow: change the import line, and run."""
 
 import importlib
+import sys
 from typing import Any
 
 from bert_tf.base.foreign_names import advice_of
@@ -21,13 +22,24 @@ _NAMES = {
     "config": ["BertConfig", "PretrainedConfig"],
     "encoding": ["BatchEncoding"],
     "heads": ["TFBertModel", *(f"TFBertFor{name}" for name in _HEADS)],
-    "models": ["TFBertMainLayer", "TFBertPreTrainedModel", "TFPreTrainedModel"],
+    "models": ["TFBertMainLayer", "TFBertPreTrainedModel", "TFPreTrainedModel"]
+    + ["get_initializer", "shape_list"],
     "tokenizer": ["AutoTokenizer", "BertTokenizer", "BertTokenizerFast"],
 }
+__all__ = [name for names in _NAMES.values() for name in names]
+# The version whose classes these are: code compares it with others.
+__version__ = "4.57.6"
+# Modules of transformers from which code imports these names.
+for _path in ("file_utils", "modeling_tf_utils", "modeling_tf_bert", "models", "tf_utils"):
+    sys.modules[f"{__name__}.{_path}"] = sys.modules[__name__]
+for _path in ("models.bert", "models.bert.modeling_tf_bert", "models.bert.tokenization_bert"):
+    sys.modules[f"{__name__}.{_path}"] = sys.modules[__name__]
 
 
 def __getattr__(name: str) -> Any:
     for module, names in _NAMES.items():
+        if name == module:
+            return importlib.import_module(f"{__name__}.{name}")
         if name in names:
             return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     if name.startswith("__"):
@@ -37,4 +49,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(name for names in _NAMES.values() for name in names)
+    return sorted(__all__)

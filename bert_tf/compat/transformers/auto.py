@@ -4,7 +4,7 @@ from typing import Any
 
 import keras
 
-from bert_tf.compat.transformers import heads
+import bert_tf.compat.transformers.heads as heads
 from bert_tf.compat.transformers.config import BertConfig
 from bert_tf.optimization import NO_WEIGHT_DECAY, AdamWeightDecay, WarmupLinearDecay
 

@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from bert_tf.base import files
-from bert_tf.base.errors import UserError
+from bert_tf.base.errors import UserError, warn
 from bert_tf.base.foreign_names import ExplainsNames
 from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.formats.detection import find_source, restore
@@ -85,8 +85,13 @@ class _Arguments:
         first, *rest = args or (None,)
         if "inputs" in kwargs:
             first = kwargs.pop("inputs")
+        if isinstance(first, list | tuple) and first and isinstance(first[0], Mapping):
+            first = first[0]  # of inputs and labels
         if isinstance(first, Mapping):
-            inputs = dict(first)
+            known = {*_INPUTS, *_LABELS, *_OPTIONS}
+            if ignored := [name for name in first if name not in known]:
+                warn(f"ignored inputs: {', '.join(ignored)}")
+            inputs = {name: value for name, value in first.items() if name in known}
         elif isinstance(first, list | tuple):
             inputs = dict(zip(_INPUTS, first, strict=False))
         else:
@@ -104,15 +109,34 @@ class _Arguments:
         return super().__call__(inputs, **options, **kwargs)  # type: ignore[misc]
 
 
+@keras.saving.register_keras_serializable(package="bert_tf.transformers")
 class TFBertMainLayer(_Arguments, keras.layers.Layer):
-    """The encoder of a model, with the same inputs and outputs as `TFBertModel`."""
+    """The encoder of a model, with the same inputs and outputs as `TFBertModel`.
 
-    def __init__(self, config: BertConfig, model: BertModel, **kwargs: Any) -> None:
-        super().__init__(name="bert", **kwargs)
-        self.config = config
-        self.model = model
-        self.has_pooler = True  # whether `pooler_output` is an output
+    Args:
+        config: sizes and settings.
+        add_pooling_layer: whether `pooler_output` is an output.
+        model: the encoder; by default, a new one.
+    """
+
+    def __init__(
+        self,
+        config: BertConfig,
+        add_pooling_layer: bool = True,
+        model: BertModel | None = None,
+        name: str = "bert",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.config = BertConfig(**config) if isinstance(config, Mapping) else config
+        self.model = model or BertModel(self.config.original())
+        self.has_pooler = add_pooling_layer
         self.built = True
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the arguments of the constructor."""
+        config = self.config.to_dict()
+        return {"name": self.name, "config": config, "add_pooling_layer": self.has_pooler}
 
     embeddings = property(lambda self: self.model.embeddings)
     pooler = property(lambda self: self.model.pooler)
@@ -215,8 +239,8 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
     """
 
     config_class = BertConfig
-    # The model of `bert_tf.modeling`.
-    model_class: Any = BertModel
+    # The model of `bert_tf.modeling`; None for a user's own class with a `TFBertMainLayer`.
+    model_class: Any = None
     # Format of the head, if not that of `model_class`.
     head_format: Any = None
     # Whether the head reads only the pooled output.
@@ -239,15 +263,17 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
     ) -> None:
         super().__init__(name=name)
         self.config = config
+        self.seeds = keras.random.SeedGenerator()
+        self.built = True
+        if self.model_class is None:  # a user's own class, which makes its own layers
+            return
         has_labels = getattr(self.model_class.head_format, "outputs", "") == "labels"
         model = self.model_class(config.original(), *[config.num_labels] * has_labels)
         # Our model is only a container here: its parts are the layers of this model.
         vars(self)["container"] = model
-        self.bert = TFBertMainLayer(config, getattr(model, "bert", model))
-        self.bert.has_pooler = self.has_pooler and add_pooling_layer
-        self.seeds = keras.random.SeedGenerator()
+        has_pooler = self.has_pooler and add_pooling_layer
+        self.bert = TFBertMainLayer(config, has_pooler, getattr(model, "bert", model))
         self._add_head(model)
-        self.built = True
 
     def _add_head(self, model: Any) -> None:
         """Takes the layers of the head from our model."""
@@ -313,7 +339,9 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     def _pair(self, x: Any, y: Any, y_pred: Any) -> tuple[Any, Any]:
         """Returns labels and outputs of the head, each alone or in a dict by name of the label."""
-        predicted = [y_pred[name] for name in self.head_outputs] or [*y_pred]
+        if not self.head_outputs:
+            return y, y_pred
+        predicted = [y_pred[name] for name in self.head_outputs]
         if y is None and isinstance(x, Mapping):
             y = {name: x[name] for name in self.label_names if name in x} or None
         if len(predicted) == 1:
@@ -353,8 +381,11 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     def read_weights(self, path: str | os.PathLike) -> None:
         """Assigns the weights of a folder or file; a head that it lacks keeps its values."""
-        restored = restore(vars(self)["container"], find_source(os.fspath(path)))
-        self.bert.has_pooler &= POOLER[0] in restored.restored
+        layers = [layer for layer in self.layers if isinstance(layer, TFBertMainLayer)]
+        model = vars(self).get("container") or layers[0].model
+        restored = restore(model, find_source(os.fspath(path)))
+        for layer in layers:
+            layer.has_pooler &= POOLER[0] in restored.restored
 
     def save_pretrained(self, folder: str | os.PathLike, **kwargs: Any) -> None:
         """Writes `model.safetensors` and `config.json`, which transformers 5 reads."""
@@ -388,10 +419,20 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     @classmethod
     def from_config(cls, config: Any, custom_objects: Any = None) -> Any:
-        """Creates a model with random weights from a `BertConfig`, or the result of `get_config`."""
+        """Creates a model with random weights from a `BertConfig` or the value of `get_config`."""
         if isinstance(config, BertConfig):
             return cls(config)
         return cls(BertConfig(**config["config"]), name=config["name"])
 
 
 TFPreTrainedModel = TFBertPreTrainedModel
+
+
+def shape_list(tensor: Any) -> list[Any]:
+    """Returns the sizes of a tensor: numbers where they are known, otherwise tensors."""
+    return [*ops.shape(tensor)]
+
+
+def get_initializer(initializer_range: float = 0.02) -> keras.initializers.Initializer:
+    """Returns the initializer of BERT's weights."""
+    return keras.initializers.TruncatedNormal(stddev=initializer_range)

@@ -145,7 +145,8 @@ class ClassifierOptions(TableOptions, FineTuningOptions, affects=DATA):
         for name, other in (("task_name", "task_module"), ("task_module", "task_name")):
             if passed.get(name):
                 flags.pop(other, None)
-        if str(folder.model).endswith(".keras") and not passed.get("task_module"):
+        is_trained = str(folder.model).endswith(".keras") or folder.labels()
+        if is_trained and not passed.get("task_module"):
             flags.setdefault("task_name", CUSTOM_TABLES)
         return super().complete(flags, passed, folder)
 
