@@ -132,11 +132,9 @@ def _convert(folder: str) -> tuple[str, str | None, dict[str, Any]]:
     output = os.path.join(temporary_folder(), os.path.basename(os.path.abspath(folder)))
     make_options = entries["convert_checkpoint"].options_class
     convert(source, make_options(input=folder, output=output, to="original"))
-    scripts = (name for name, entry in entries.items() if entry.make_task)
-    heads = {
-        name: getattr(registry.load(entries[name].model), "head_format", 0) for name in scripts
-    }
-    script = next((name for name, head in heads.items() if head is source.head), None)
+    tasks = ((name, registry.load(x.model)) for name, x in entries.items() if x.make_task)
+    heads = {name: getattr(model, "head_format", None) for name, model in tasks}
+    script = next((n for n, head in heads.items() if head and head is source.head), None)
     config, flags = source.config(), {"do_lower_case": source.do_lower_case}
     if config and config.max_position_embeddings < 128:  # the default length
         flags["max_seq_length"] = config.max_position_embeddings

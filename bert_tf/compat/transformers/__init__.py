@@ -17,13 +17,22 @@ _HEADS = (
 )
 # Module -> its public names, which are imported on first use.
 _NAMES = {
-    "auto": ["AutoConfig", "TFAutoModel", *(f"TFAutoModelFor{name}" for name in _HEADS)]
-    + ["create_optimizer"],
+    "auto": [
+        "AutoConfig",
+        "TFAutoModel",
+        *(f"TFAutoModelFor{name}" for name in _HEADS),
+        "create_optimizer",
+    ],
     "config": ["BertConfig", "PretrainedConfig"],
     "encoding": ["BatchEncoding"],
     "heads": ["TFBertModel", *(f"TFBertFor{name}" for name in _HEADS)],
-    "models": ["TFBertMainLayer", "TFBertPreTrainedModel", "TFPreTrainedModel"]
-    + ["get_initializer", "shape_list"],
+    "models": [
+        "TFBertMainLayer",
+        "TFBertPreTrainedModel",
+        "TFPreTrainedModel",
+        "get_initializer",
+        "shape_list",
+    ],
     "tokenizer": ["AutoTokenizer", "BertTokenizer", "BertTokenizerFast"],
 }
 __all__ = [name for names in _NAMES.values() for name in names]
