@@ -47,8 +47,9 @@ class _LabelModel(TFBertPreTrainedModel):
 
     def _add_head(self, model: Any) -> None:
         self.dropout, self.classifier = model.dropout, model.head
-        rate = self.config.classifier_dropout
-        self.dropout.rate = self.config.hidden_dropout_prob if rate is None else rate
+        settings = vars(self.config)
+        rate = settings["classifier_dropout"]
+        self.dropout.rate = settings["hidden_dropout_prob"] if rate is None else rate
 
     def _predict_head(self, encoded: Any, inputs: Any, seed: Any, training: Any) -> list[Any]:
         x = encoded[self.model_class.encoder_output]

@@ -78,7 +78,7 @@ def _output_class(names: tuple[str, ...]) -> Any:
     return type("ModelOutput", (ModelOutput, collections.namedtuple("ModelOutput", names)), {})
 
 
-class _Arguments:
+class _Arguments(keras.layers.Layer):
     """Calls with inputs as transformers accepts them: by position, by name, in a dict or a list."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -106,11 +106,11 @@ class _Arguments:
         if unknown or not inputs:
             expected = f"inputs among {', '.join(n for n, ours in _INPUTS.items() if ours)}"
             raise UserError(f"expected {expected}. Received: {', '.join(unknown) or 'none'}")
-        return super().__call__(inputs, **options, **kwargs)  # type: ignore[misc]
+        return super().__call__(inputs, **options, **kwargs)
 
 
 @keras.saving.register_keras_serializable(package="bert_tf.transformers")
-class TFBertMainLayer(_Arguments, keras.layers.Layer):
+class TFBertMainLayer(_Arguments):
     """The encoder of a model, with the same inputs and outputs as `TFBertModel`.
 
     Args:
@@ -270,7 +270,7 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
         has_labels = getattr(self.model_class.head_format, "outputs", "") == "labels"
         model = self.model_class(config.original(), *[config.num_labels] * has_labels)
         # Our model is only a container here: its parts are the layers of this model.
-        vars(self)["container"] = model
+        self.__dict__["container"] = model
         has_pooler = self.has_pooler and add_pooling_layer
         self.bert = TFBertMainLayer(config, has_pooler, getattr(model, "bert", model))
         self._add_head(model)
@@ -292,7 +292,7 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
     ) -> Any:
         """Returns the loss, if there are labels, the outputs of the head, and those of layers."""
         wanted = output_attentions, output_hidden_states
-        settings = self.config.output_attentions, self.config.output_hidden_states
+        settings = (getattr(self.config, name) for name in _OPTIONS[:2])
         has_details = any(s if w is None else w for w, s in zip(wanted, settings, strict=True))
         seed = self.seeds.next() if training else None
         encoded = self.bert.encode(
@@ -321,7 +321,7 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
         """Compiles as Keras does; without a loss, `fit` uses that of the class."""
         is_own = loss is None or getattr(loss, "__self__", None) is self
         super().compile(optimizer, loss=None if is_own else loss, **kwargs)
-        vars(self)["uses_own_loss"] = is_own
+        self.uses_own_loss = is_own
 
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any
