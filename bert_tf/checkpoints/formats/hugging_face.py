@@ -216,7 +216,7 @@ class SafetensorsReader:
             for name in file.keys():  # noqa: SIM118
                 tensor = file.get_slice(name)
                 self.shapes[name], kind = tensor.get_shape(), tensor.get_dtype()
-                self.types[name] = _TYPE_NAMES.get(kind, kind)
+                self.types[name] = _TYPE_NAMES.get(str(kind), str(kind))
                 self._files[name] = shard, file
 
     def read(self, name: str) -> np.ndarray:

@@ -35,7 +35,7 @@ _NAMES = {
     ],
     "tokenizer": ["AutoTokenizer", "BertTokenizer", "BertTokenizerFast"],
 }
-__all__ = [name for names in _NAMES.values() for name in names]
+__all__ = [x for names in _NAMES.values() for x in names]  # pyright: ignore[reportUnsupportedDunderAll]
 # The version whose classes these are: code compares it with others.
 __version__ = "4.57.6"
 # Modules of transformers from which code imports these names.
