@@ -93,18 +93,13 @@ def same(found: Sequence[Any], others: Sequence[Any], problem: str) -> Iterator[
 
 
 def constant(found: Sequence[Any], name: str = "label") -> Iterator[str]:
-    """Yields a sentence if all rows have the same label."""
+    """Yields a sentence if all rows have the same label, or if labels count the rows."""
     if len(found) > 1 and len({*map(str, found)}) == 1:
         yield f"all {len(found)} rows have the {name} {excerpt(str(found[0]))}"
-
-
-def row_numbers(labels: Sequence[Any], name: str = "label") -> Iterator[str]:
-    """Yields a sentence if labels are consecutive numbers, as an index of the rows is."""
-    texts = [str(label).removesuffix(".0") for label in labels]
-    if len(texts) >= _MIN_ROWS and texts[0].isdecimal():
-        first = int(texts[0])
-        if texts == [*map(str, range(first, first + len(texts)))]:
-            yield f"the {name}s count the rows, from {first} to {texts[-1]}"
+    numbers = [int(x) for x in (str(x).removesuffix(".0") for x in found) if x.isdecimal()]
+    steps = np.diff(numbers)
+    if _MIN_ROWS <= len(numbers) == len(found) and steps.min() > 0 and steps.mean() < 2:
+        yield f"each {name.split(',')[0]} is the number of its row, from {numbers[0]} to {numbers[-1]}"
 
 
 def label_names(names: Sequence[str]) -> Iterator[str]:

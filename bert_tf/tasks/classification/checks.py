@@ -59,7 +59,6 @@ def check_rows(
     """
     for texts, which in zip(zip(*pairs, strict=True), ("text", "second text"), strict=False):
         yield from lint.same(texts, [*map(str, labels)], f"the {which} is the label")
-    yield from lint.row_numbers(labels)
     if names is None:
         yield from lint.constant(labels)
         return
