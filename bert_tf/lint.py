@@ -99,7 +99,8 @@ def constant(found: Sequence[Any], name: str = "label") -> Iterator[str]:
     numbers = [int(x) for x in (str(x).removesuffix(".0") for x in found) if x.isdecimal()]
     steps = np.diff(numbers)
     if _MIN_ROWS <= len(numbers) == len(found) and steps.min() > 0 and steps.mean() < 2:
-        yield f"each {name.split(',')[0]} is the number of its row, from {numbers[0]} to {numbers[-1]}"
+        kind = name.split(",")[0]
+        yield f"each {kind} is the number of its row, from {numbers[0]} to {numbers[-1]}"
 
 
 def label_names(names: Sequence[str]) -> Iterator[str]:
