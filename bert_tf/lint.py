@@ -97,14 +97,14 @@ def same(found: Sequence[Any], others: Sequence[Any], problem: str) -> Iterator[
 
 
 def constant(found: Sequence[Any], name: str = "label") -> Iterator[str]:
-    """Yields a sentence if all labels are equal, and another if labels are row numbers."""
+    """Yields a sentence if all rows have the same label, or if labels count the rows."""
     if len(found) > 1 and len({*map(str, found)}) == 1:
-        yield f"all {len(found)} rows have the {name} {excerpt(str(found[0]))}"
+        yield f"in all {len(found)} rows, the {name} is {excerpt(str(found[0]))}"
     numbers = [int(x) for x in (str(x).removesuffix(".0") for x in found) if x.isdecimal()]
-    steps = np.diff(numbers)
-    if _MIN_ROWS <= len(numbers) == len(found) and steps.min() > 0 and steps.mean() < 2:
-        kind = name.split(",")[0]
-        yield f"each {kind} is the number of its row, from {numbers[0]} to {numbers[-1]}"
+    steps, first = np.diff(numbers), min(numbers, default=0)
+    is_index = _MIN_ROWS <= len(numbers) == len(found) and first < _MIN_ROWS
+    if is_index and steps.min() > 0 and steps.mean() < 2:  # a part of the rows may be held out
+        yield f"the {name} is the number of the row, from {first} to {numbers[-1]}"
 
 
 def label_names(names: Sequence[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ _OF_TENSORFLOW = (
     r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
 )
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "contain": "contains"}
+_SINGULAR |= {"lack": "lacks", "fit": "fits"}
 
 
 class Words:
@@ -118,8 +119,9 @@ def note(text: str, *, at: Where | None = None) -> None:
 
 def _log(level: int, text: str) -> None:
     told = _told.get()
-    if not _is_silent.get() and (told is None or text not in told):
-        log.log(level, "%s", text, stacklevel=3)
+    if _is_silent.get() or text in (told or ()):
+        return
+    log.log(level, "%s", text, stacklevel=3)
     if told is not None and level == logging.WARNING:
         told.add(text)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, shortened, warn
+from bert_tf.base.errors import Place, UserError, Where, brief, counted, excerpt, shortened, warn
 from bert_tf.tables.read import Row
 
 _SHOWN_NAMES, _SHOWN_CELLS = 20, 5  # in a message
@@ -247,7 +247,8 @@ def _no_such_column(
 
 
 def _csv_hint(place: Where, cells: Sequence[Any]) -> str | None:
-    is_csv = ".csv" not in str(place) and len(cells) == 1 and re.search("[,;]", str(cells[0]))
+    file = place.file if isinstance(place, Place) else str(place)
+    is_csv = ".csv" not in file and len(cells) == 1 and re.search("[,;]", str(cells[0]))
     return "Is this a CSV file? Then rename it to .csv" if is_csv else None
 
 

@@ -63,7 +63,7 @@ def check_rows(
         yield from lint.constant(labels)
         return
     for name, numbers in zip(names or [""], _columns(labels).T, strict=True):
-        yield from lint.constant(numbers, f"label {excerpt(name)}, which is" if name else "label")
+        yield from lint.constant(numbers, f"label {excerpt(name)}" if name else "label")
         yield from lint.far(numbers)
 
 
