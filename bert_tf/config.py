@@ -15,7 +15,7 @@ from bert_tf.base.errors import UserError, warn
 ACTIVATIONS = ("linear", "relu", "gelu", "tanh", "gelu_erf")
 
 LAYER_NORM_EPSILON = 1e-12
-# Settings of transformers that change the computation -> the value that the original BERT has.
+# Settings of transformers that change the computation -> their value for the original BERT.
 _REQUIRED = {
     "layer_norm_eps": LAYER_NORM_EPSILON,
     "position_embedding_type": "absolute",
@@ -24,7 +24,7 @@ _REQUIRED = {
     "pruned_heads": {},
 }
 
-# Minimum similarity of an unknown key to a missing key for a "did you mean".
+# Minimum similarity of an unknown key and a missing one, to ask "did you mean".
 _MIN_TYPO_SIMILARITY = 0.9
 
 
@@ -147,7 +147,7 @@ SIZES = tuple(field.name for field in dataclasses.fields(BertConfig) if field.ty
 
 
 def require_original(settings: Mapping[str, Any]) -> None:
-    """Raises a UserError for a setting of transformers with which BERT is another model."""
+    """Raises a UserError if a setting of transformers makes the model differ from the original."""
     for key, value in _REQUIRED.items():
         if settings.get(key) not in (value, None):
             problem = f"{key}={settings[key]!r} is not supported by the original BERT"

@@ -1,7 +1,7 @@
 """What looks wrong in data that can be read: a table of patterns, and rules for columns.
 
-Functions yield sentences with counts. A pattern or rule needs a public file or thread with the
-mistake, and is silent about good public data: see `tests/test_lint.py`.
+Functions yield sentences with counts, which `warn` logs. Each pattern or rule finds a mistake in a
+public file or thread, and finds nothing in good public data: see `tests/test_lint.py`.
 """
 
 import re
@@ -15,30 +15,31 @@ import numpy as np
 from bert_tf.base.errors import Place, brief, counted, excerpt, shortened
 
 _SAMPLE_SIZE = 2000
-# Fewer rows, or fewer repeats, may be chance.
+# With fewer rows or fewer repetitions, a finding may be due to chance.
 _MIN_ROWS, _MIN_DISTINCT, _MAX_CONTRADICTORY = 20, 5, 0.1
-# Ratios of ranges that have another unit, and of an outlier's distance to the range of the others.
+# Minimum ratio of the spreads of numbers with different units; minimum ratio of an outlier's
+# distance to the range of the other numbers.
 _OTHER_SPREAD, _FAR = 4, 10
 NO_LABEL = r"\A([-?._/]*|-1|(?i:#?n/?a|\\N|nan|null|unsup|unlabell?ed))\Z"
 
 
 class Pattern(NamedTuple):
-    """Values that are probably wrong, if more than a share of a column match."""
+    """Values that are probably wrong if more than `share` of the values in a column match."""
 
-    kinds: str  # kinds of columns, with "|" between them
-    pattern: str  # searched in a value without spaces around it
+    kinds: str  # kinds of columns, separated by "|"; see `values`
+    pattern: str  # searched in each value, without white space around it
     share: float
-    problem: str
+    problem: str  # follows the count; begins with a verb in the plural, see `counted`
 
 
 PATTERNS = (
     Pattern("text", r"\A(?=.*\d)([\W\d_]+|[!-~]+)\Z", 0.5, "are numbers, dates or ids"),
     Pattern("text", r"\A(?i:nan|null|none)\Z", 0.05, "are nan, null or none"),
     Pattern("text", r"\A([\[(] *|b)(['\"]).*\2 *,?[\])]?\Z", 0.5, "are lists or bytes of Python"),
-    # Neither commands of LaTeX, such as \nu, nor strings in program code, such as "%d\n".
+    # Does not match LaTeX commands, such as \nu, nor strings in program code, such as "%d\n".
     Pattern("text", r"\\[nrt](?![a-z\"'])|\\u[\da-fA-F]{4}|\\x[\da-f]{2}", 0.2, "are escaped"),
     Pattern("text|other text", r"\[(CLS|SEP)\]", 0.01, "have [CLS] or [SEP], which are added"),
-    # <s> only at the beginning or end: elsewhere, it may be a tag of HTML.
+    # <s> matches only at the beginning, and </s> at the end: elsewhere, they may be HTML.
     Pattern("text|other text", r"\A<s>|</s>\Z|<\|\w+\|>", 0.01, "have tokens of other models"),
     Pattern("text|other text|word", r"(?<!\S)##\w", 0.01, "have word pieces (##): pass texts"),
     # UTF-8 that was decoded as Latin-1 or Windows-1252, such as "cafÃ©".
@@ -55,29 +56,32 @@ PATTERNS = (
 
 
 def at(path: str, problems: Iterable[str]) -> Iterator[str]:
-    """Yields the sentences with the name of the file that they are about."""
+    """Yields the sentences, each with the name of the file in front."""
     return (f"{Place(path)}: {problem}" for problem in problems)
 
 
 def sample(items: Sequence[Any]) -> Sequence[Any]:
-    """Returns the items to check: all, or at most 4,000 at the same distance."""
+    """Returns the items to check: all, or fewer than 4,000 that are evenly spaced."""
     return items[:: max(len(items) // _SAMPLE_SIZE, 1)]
 
 
 def values(kind: str, found: Iterable[str]) -> Iterator[str]:
-    """Yields a sentence for each pattern of `PATTERNS` that too many values match."""
+    """Yields a sentence for each pattern in `PATTERNS` that too many non-blank values match.
+
+    `kind` is the kind of the column, such as "text", and the noun in the sentences.
+    """
     found = [*filter(None, (value.strip(" \t\r\n") for value in found))]
     for kinds, pattern, share, problem in PATTERNS:
         search = re.compile(pattern, re.DOTALL).search
         matches = [*filter(None, map(search, found))] if kind in kinds.split("|") else []
-        if len(matches) > share * len(found) and len(found) > 1:  # one text may be a number
+        if len(matches) > share * len(found) and len(found) > 1:  # a single text may be anything
             example = matches[0].string[max(matches[0].start() - 30, 0) :]
             count = counted(len(matches), kind, problem, of=len(found))
             yield f"{count}, such as {excerpt(example)}"
 
 
 def few_distinct(kind: str, found: Sequence[Any]) -> Iterator[str]:
-    """Yields a sentence if values repeat so often that they are probably names or labels."""
+    """Yields a sentence if few values are distinct, so that they are probably names or labels."""
     count = len({*found})
     if len(found) >= _MIN_ROWS * max(count, _MIN_DISTINCT):
         distinct = counted(count, kind, "are distinct", of=len(found))
@@ -85,7 +89,7 @@ def few_distinct(kind: str, found: Sequence[Any]) -> Iterator[str]:
 
 
 def same(found: Sequence[Any], others: Sequence[Any], problem: str) -> Iterator[str]:
-    """Yields a sentence if most values are those of another column, in the same rows."""
+    """Yields a sentence if most values equal those of another column in the same row."""
     equal = [x for x, y in zip(found, others, strict=True) if x == y]
     if 2 * len(equal) > len(found):
         count = counted(len(equal), "row", of=len(found))
@@ -93,23 +97,19 @@ def same(found: Sequence[Any], others: Sequence[Any], problem: str) -> Iterator[
 
 
 def constant(found: Sequence[Any], name: str = "label") -> Iterator[str]:
-    """Yields a sentence if all rows have the same label."""
+    """Yields a sentence if all rows have the same label, or if labels count the rows."""
     if len(found) > 1 and len({*map(str, found)}) == 1:
-        yield f"all {len(found)} rows have the {name} {excerpt(str(found[0]))}"
-
-
-def row_numbers(labels: Sequence[Any], name: str = "label") -> Iterator[str]:
-    """Yields a sentence if labels are consecutive numbers, as an index of the rows is."""
-    texts = [str(label).removesuffix(".0") for label in labels]
-    if len(texts) >= _MIN_ROWS and texts[0].isdecimal():
-        first = int(texts[0])
-        if texts == [*map(str, range(first, first + len(texts)))]:
-            yield f"the {name}s count the rows, from {first} to {texts[-1]}"
+        yield f"in all {len(found)} rows, the {name} is {excerpt(str(found[0]))}"
+    numbers = [int(x) for x in (str(x).removesuffix(".0") for x in found) if x.isdecimal()]
+    steps, first = np.diff(numbers), min(numbers, default=0)
+    is_index = _MIN_ROWS <= len(numbers) == len(found) and first < _MIN_ROWS
+    if is_index and steps.min() > 0 and steps.mean() < 2:  # a part of the rows may be held out
+        yield f"the {name} is the number of the row, from {first} to {numbers[-1]}"
 
 
 def label_names(names: Sequence[str]) -> Iterator[str]:
-    """Yields a sentence if names of labels hardly differ."""
-    # Neither white space nor invisible characters are printable, but for the space.
+    """Yields a sentence if labels differ only in case, spaces, leading zeros or the like."""
+    # Of white space and invisible characters, only the space is printable.
     forms = (unicodedata.normalize("NFD", x) for x in names)
     visible = ["".join(filter(str.isprintable, x)).replace(" ", "").casefold() for x in forms]
     folded = [(x.lstrip("0") or "0") if x.isdecimal() else x for x in visible]
@@ -118,7 +118,7 @@ def label_names(names: Sequence[str]) -> Iterator[str]:
 
 
 def contradictory(texts: Sequence[Hashable], labels: Sequence[Any]) -> Iterator[str]:
-    """Yields a sentence if many rows repeat a text with another label."""
+    """Yields a sentence if many rows have a text that also occurs with another label."""
     by_text: dict[Any, set[str]] = defaultdict(set)
     for text, label in zip(texts, labels, strict=True):
         by_text[text].add(str(label))
@@ -130,7 +130,7 @@ def contradictory(texts: Sequence[Hashable], labels: Sequence[Any]) -> Iterator[
 
 
 def unseen(found: Sequence[Any], known: Iterable[Any], *, kind: str = "label") -> Iterator[str]:
-    """Yields a sentence for labels, or the like, that equal none of the training data."""
+    """Yields a sentence if labels, or values of another `kind`, are not among the known ones."""
     known = {*known}
     if others := Counter(label for label in found if label not in known):
         count = counted(others.total(), kind, "are not in the training data", of=len(found))
@@ -138,7 +138,7 @@ def unseen(found: Sequence[Any], known: Iterable[Any], *, kind: str = "label") -
 
 
 def far(numbers: np.ndarray) -> Iterator[str]:
-    """Yields a sentence if the least or greatest number, such as -999, is far from all others."""
+    """Yields a sentence if the minimum or maximum, such as -999, is far from all other numbers."""
     distinct = np.unique(numbers)
     if len(numbers) >= _MIN_ROWS and len(distinct) > 2:
         for value, rest in ((distinct[0], distinct[1:]), (distinct[-1], distinct[:-1])):
@@ -148,9 +148,9 @@ def far(numbers: np.ndarray) -> Iterator[str]:
 
 
 def other_range(numbers: np.ndarray, trained: np.ndarray) -> Iterator[str]:
-    """Yields a sentence if numbers have another unit than those of the training data."""
+    """Yields a sentence if numbers seem to have a different unit than in the training data."""
     is_other = numbers.min() > trained.max() or numbers.max() < trained.min()
-    # Outliers change only the first measure, and numbers that are mostly equal only the second.
+    # Outliers distort only the first measure; mostly equal numbers distort only the second.
     for_all = [(np.std(x), np.ptp(np.percentile(x, (10, 90)))) for x in (numbers, trained)]
     spreads = map(sorted, zip(*for_all, strict=True))
     is_other |= all(0 < low < high / _OTHER_SPREAD for low, high in spreads)

@@ -178,7 +178,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of `__init__`."""
         config = super().get_config()
-        # If this was set, Keras would apply its own weight decay as well.
+        # With this argument, Keras would also apply its own weight decay.
         config.pop("weight_decay")
         names = ("weight_decay_rate", "beta_1", "beta_2", "epsilon", "bias_correction")
         patterns = list(self.exclude_from_weight_decay_patterns)
@@ -241,7 +241,7 @@ def create_optimizer(
         optimizer: `adamw` or `lamb`.
         **original: arguments of the original, such as `loss`; they raise a UserError.
     """
-    # The original's order of arguments, (loss, init_lr, ...), makes `num_train_steps` a fraction.
+    # With the original's order of arguments, (loss, init_lr, ...), `num_train_steps` is a fraction.
     if original or 0 < num_train_steps < 1:
         use = "use create_optimizer(init_lr, num_train_steps, num_warmup_steps)"
         raise UserError(f"create_optimizer(loss, ...) only exists in the TensorFlow 1 code: {use}")

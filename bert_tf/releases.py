@@ -82,7 +82,7 @@ def checkpoint_parameters(config: BertConfig) -> int:
 
 
 def named(name_or_path: str) -> Release | None:
-    """Returns the release with this name, or after which a folder or zip in this path is named.
+    """Returns the release with this name, or with that of a folder or zip in this path.
 
     Names must match completely: `wwm_uncased_...` and `my_uncased_...` are not `uncased_...`. If
     several parts of a path match, the last of them counts. `uncased_L-12_H-768_A-12` is the model

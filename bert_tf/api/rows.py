@@ -1,4 +1,4 @@
-"""Texts and labels of a Python program as a file of JSON lines, which the scripts read."""
+"""Writes texts and labels of a Python program to JSON lines for the scripts, and checks them."""
 
 import itertools
 import json
@@ -15,7 +15,7 @@ from bert_tf.tables.columns import to_text
 
 
 class RowWords(Words):
-    """Words of Python: parameters without dashes, and the number of a row instead of a line."""
+    """Words for Python: flags have no dashes, and rows have numbers instead of lines."""
 
     def __init__(self, files: Iterable["Rows"]) -> None:
         self._units = {rows.path: rows.unit for rows in files}
@@ -37,17 +37,17 @@ _ABSENT = object()
 
 
 class Rows:
-    """A file for `fit`, and what its rows have in common.
+    """A file that `fit` writes for a script, and what is known about its rows.
 
     Args:
         path: path of the file.
         unit: what a row is called in messages.
 
     Attributes:
-        place: the current row in messages, such as "text 3"; rows are counted from 0.
+        place: the row that is being written, such as "text 3" in messages; counted from 0.
         kinds: kinds of texts and labels in the rows.
-        names: name of each label, as in `labels.txt` -> the label.
-        columns: names of the columns of the texts; [] if they are no table.
+        names: name of a label, as in `labels.txt` -> the label as it was passed.
+        columns: names of the columns of the texts; [] if the texts are not a table.
     """
 
     def __init__(self, path: str, unit: str = "text") -> None:
@@ -59,7 +59,7 @@ class Rows:
     def write(
         self, texts: Any, labels: Any, to_row: Callable[[Any, Any, "Rows"], Mapping[str, Any]]
     ) -> None:
-        """Writes a line for each text and its label, which are read one at a time.
+        """Writes a line for each text and its label, and reads them one at a time.
 
         Raises a UserError if there is no text, or if the numbers of texts and labels differ.
         """
@@ -82,7 +82,7 @@ class Rows:
         return [self.class_name(label) for label in labels]
 
     def _plain(self, value: Any) -> Any:
-        """Converts what JSON does not have; missing values of pandas become None."""
+        """Converts a value that JSON cannot represent; missing values of pandas become None."""
         if isinstance(value, np.generic | np.ndarray) and not isinstance(value, bytes):
             return value.tolist()
         if isinstance(value, set | frozenset):
@@ -93,7 +93,7 @@ class Rows:
         raise UserError(problem, at=self.place, fix="Convert it to a string or a number")
 
     def class_name(self, label: Any) -> str:
-        """Returns the name of a label, and notes the label."""
+        """Returns the name of a label, and adds the label to `names`."""
         value = label if isinstance(label, str | int | float) else self._plain(label)
         if isinstance(value, float) and value % 1 > 0:
             advice = "For numbers, use TextRegressor"
@@ -114,9 +114,9 @@ def text_items(texts: Any) -> Iterator[Any]:
 
 
 def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
-    """Yields labels; the rows of a table as dicts, by the names of its columns.
+    """Yields labels; each row of a table as a dict, column name -> label.
 
-    `names` are those of an array's columns; by default, they are numbers.
+    `names` are the columns of an array, which has no names; by default, they are numbered from 0.
     """
     labels = to_dense(labels)
     shape = getattr(labels, "shape", ())
@@ -131,7 +131,7 @@ def label_items(labels: Any, names: Sequence[str] = ()) -> Iterator[Any]:
 
 
 def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
-    """Raises a UserError if labels, by name, have another type than a model's classes."""
+    """Raises a UserError if labels (name -> label) and a model's classes differ in type."""
     of_model = {str(x).strip(): x for x in classes}
     for name in sorted(labels.keys() & of_model):
         label, known = (np.asarray(x).item() for x in (labels[name], of_model[name]))
@@ -142,38 +142,38 @@ def check_labels(labels: Mapping[str, Any], classes: Sequence[Any]) -> None:
 
 
 def check_true_labels(labels: Sequence[Any], classes: Sequence[Any]) -> Iterator[str]:
-    """Checks the labels for a score like `check_labels`; yields what `lint.unseen` finds."""
+    """Checks the types of the labels for `score`; yields what `lint.unseen` finds."""
     check_labels({str(x).strip(): x for x in labels}, classes)
     return lint.unseen(labels, classes)
 
 
 def check_order(texts: Any, labels: Any) -> Iterator[str]:
-    """Yields a sentence if rows of two pandas objects have equal indexes in different orders."""
+    """Yields a sentence if two pandas objects have the same index in a different order."""
     indexes = [[*x.index] for x in (texts, labels) if hasattr(x, "iloc")]
     if len(indexes) == 2 and indexes[0] != indexes[1] and {*indexes[0]} == {*indexes[1]}:
         yield "texts and labels are paired by position, but their indexes differ in order"
 
 
 def column_names(texts: Any) -> list[str]:
-    """Returns the names of a table's columns, as in `feature_names_in_`; [] if it has none."""
+    """Returns a table's column names, as in `feature_names_in_`; [] unless all are strings."""
     names = [*getattr(texts, "columns", ())]
     return names if all(isinstance(name, str) for name in names) else []
 
 
 def require_order(names: Sequence[str], trained: Sequence[str]) -> None:
-    """Raises a UserError if a table has the columns of the training data in another order."""
+    """Raises a UserError if a table has the columns of the training data in a different order."""
     if [*names] != [*trained] and sorted(names) == sorted(trained):
         found, expected = ", ".join(names), ", ".join(trained)
         raise UserError(f"the columns are {found}, but those of fit were {expected}")
 
 
 def to_dense(labels: Any) -> Any:
-    """Returns a sparse matrix of SciPy as an array, and others as they are."""
+    """Converts a sparse matrix of SciPy to an array; returns other labels unchanged."""
     return labels.toarray() if hasattr(labels, "toarray") else labels
 
 
 def to_array(values: list[Any]) -> np.ndarray:
-    """Returns values of one type, but not lists, as an array of that type; others as objects."""
+    """Converts values to an array of their type; of objects if they are lists or differ in type."""
     if len({*map(type, values)}) > 1:
         values = [x.item() if isinstance(x, np.generic) else x for x in values]
     array = np.empty(len(values), object)

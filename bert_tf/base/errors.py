@@ -18,13 +18,11 @@ _OF_TENSORFLOW = (
     r"|\[Op:.*?\]( name:.*)?|(defined at |Hint: If you want |Original stack trace ).*"
 )
 _SINGULAR = {"are": "is", "were": "was", "have": "has", "do": "does", "contain": "contains"}
+_SINGULAR |= {"lack": "lacks", "fit": "fits"}
 
 
 class Words:
-    """How messages name places and flags; these are the words of the scripts.
-
-    `speaking` makes other words the current ones.
-    """
+    """How messages name places and flags: by default, as in scripts; `speaking` changes it."""
 
     def place(self, place: "Place") -> str:
         """Returns the name of a place in a file."""
@@ -33,11 +31,11 @@ class Words:
         return f"{place.file}:{place.line}" if place.line else place.file
 
     def text(self, text: str) -> str:
-        """Returns a problem or a fix in these words; code writes a flag as `--name`."""
+        """Rewrites the flags in a problem or a fix, which code always writes as `--name`."""
         return text
 
     def join(self, problem: str, at: "Where | None" = None, fix: str | None = None) -> str:
-        """Joins the parts of a message, which `UserError` explains."""
+        """Joins the parts of a message; see `UserError`."""
         where = self.place(at if isinstance(at, Place) else Place(str(at)))
         text = self.text(problem) if at is None else f"{where}: {self.text(problem)}"
         return f"{text}. {self.text(fix)}" if fix else text
@@ -50,9 +48,10 @@ _is_silent: ContextVar[bool] = ContextVar("is_silent", default=False)
 
 
 class Place(NamedTuple):
-    """A place in a user's file: a line, or an element of a JSON list, counted from 1; 0: the file.
+    """A line of a user's file, or an element of a JSON list.
 
-    As text, it is what the current `Words` call it, such as "train.tsv:1842".
+    `line` is counted from 1; 0 stands for the whole file. `str` returns the name that the current
+    `Words` give to the place, such as "train.tsv:1842".
     """
 
     file: str
@@ -64,7 +63,7 @@ class Place(NamedTuple):
 
 
 class Input(NamedTuple):
-    """An input of a prediction, or a row that a program passed, counted from 0."""
+    """An input of a prediction, or a row that a program passed. `index` is counted from 0."""
 
     index: int
     unit: str = "Input"
@@ -84,9 +83,9 @@ class UserError(ValueError):
 
     Attributes:
         problem: what is wrong.
-        at: where: a `Place`, an `Input`, the path of a file or the name of a flag; None if the
-            problem says it.
-        fix: what to do, in a sentence; None if the problem says it.
+        at: where: a `Place`, an `Input`, the path of a file or the name of a flag; None if
+            `problem` says where.
+        fix: what to do, in one sentence without a period; None if `problem` suggests it.
     """
 
     exit_code = 1
@@ -109,19 +108,20 @@ class UserError(ValueError):
 
 
 def warn(problem: str, *, at: Where | None = None, fix: str | None = None) -> None:
-    """Logs a warning, whose parts are those of a `UserError`; in `telling_once`, only once."""
+    """Logs a warning, with the parts of a `UserError`; within `telling_once`, logs it only once."""
     _log(logging.WARNING, _words.get().join(problem, at, fix))
 
 
 def note(text: str, *, at: Where | None = None) -> None:
-    """Logs an information."""
+    """Logs a line of information."""
     _log(logging.INFO, _words.get().join(text, at))
 
 
 def _log(level: int, text: str) -> None:
     told = _told.get()
-    if not _is_silent.get() and (told is None or text not in told):
-        log.log(level, "%s", text, stacklevel=3)
+    if _is_silent.get() or text in (told or ()):
+        return
+    log.log(level, "%s", text, stacklevel=3)
     if told is not None and level == logging.WARNING:
         told.add(text)
 
@@ -163,7 +163,7 @@ def shortened(items: Sequence[str], limit: int = 10) -> str:
 
 
 def brief(names: Iterable[str]) -> list[str]:
-    """Returns names, such as labels, on one line each; of a long one, the beginning."""
+    """Puts each name, such as a label, on one line, and cuts off the end of a long one."""
     lines = (" ".join(name.split()) for name in names)
     return [x if len(x) <= _NAME_LENGTH else f"{x[:_NAME_LENGTH]}..." for x in lines]
 
@@ -174,10 +174,10 @@ def excerpt(text: str) -> str:
 
 
 def counted(count: int, noun: str, text: str = "", of: int | None = None) -> str:
-    """Formats a count with its noun, and a text that begins with a verb in the plural.
+    """Formats a count and its noun, followed by a text that begins with a verb in the plural.
 
-    Examples: `2 rows`, `1 of 2 rows has ...`. Verbs after parentheses, "and" or "but" also become
-    singular.
+    Examples: `2 rows`, `1 of 2 rows has ...`. If `count` is 1, the verbs in `_SINGULAR` become
+    singular at the beginning of the text, and after parentheses, "and" or "but".
     """
     if count == 1:
         verbs = rf"(^(?:\(.*?\) )?| and | but )({'|'.join(_SINGULAR)})\b"
@@ -201,5 +201,5 @@ class Terminated(BaseException):
 
     def __init__(self, signal_number: int = signal.SIGTERM) -> None:
         super().__init__()
-        # As a shell reports it for a program that a signal has ended.
+        # The code that a shell reports for a program that was ended by a signal.
         self.exit_code = 128 + signal_number

@@ -10,7 +10,7 @@ from bert_tf.base.errors import Place, UserError
 
 # Size limit of a line, and of small files. The corpus text8 has a single line of 95 MB.
 MAX_BYTES = 1 << 27
-# How files begin that are no plain text: documents, archives, tables of other programs.
+# First bytes of files that are not plain text: documents, archives, tables of other programs.
 _OTHER_FILES = (b"%PDF", b"{\\rtf", b"PK\3\4", b"PAR1", b"ARROW1", b"\xff\xff\xff\xff", b"<?xml")
 _OTHER_FILES += (b"\xef\xbb\xbf<?xml", b"version https://git-lfs", b"@relation ", b"@RELATION ")
 _OTHER_FILES += (
@@ -38,7 +38,7 @@ def split(name: str, file: Any, max_bytes: int = MAX_BYTES) -> Iterator[bytes]:
 
 
 def decode(name: str, lines: Iterable[bytes]) -> Iterator[str]:
-    """Decodes UTF-8 lines, which keep their line breaks; `name` is the file in error messages."""
+    """Decodes lines from UTF-8, and keeps line breaks; `name` is the file in error messages."""
     for line_number, raw in enumerate(lines, start=1):
         place, is_utf16 = Place(name, line_number), raw.startswith((b"\xff\xfe", b"\xfe\xff"))
         is_other = line_number == 1 and raw.startswith(_OTHER_FILES)

@@ -24,14 +24,14 @@ _SPECIAL_TOKENS = ("[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _NUM_CHECKED = 1000  # lines of each file
 # Tolerated fraction of the text's characters that have no token.
 _MAX_MISSING = 0.005
-# Minimum fraction of the text's words whose characters must all fit into the vocabulary.
+# Minimum fraction of the text's words whose characters are all in the vocabulary.
 _MIN_COVERAGE = 0.9
 
 
 def run(options: VocabularyOptions) -> list[str]:
     """Learns and writes a vocabulary; returns its `vocab_size` tokens in the order of their ids.
 
-    If fewer tokens are learned, characters that have no token, and then `[unusedN]`, fill the rest.
+    If fewer tokens are learned, characters without a token are added, and then `[unusedN]`.
     """
     options.check()
     learner = _import_learner()
@@ -98,7 +98,7 @@ def learn(
         (word for word in counts if len(word) == 1 and word not in inner_chars),
         key=lambda word: (-counts[word], word),
     )
-    # They may take up half of the vocabulary.
+    # Standalone characters may take up half of the vocabulary.
     room = vocab_size - len(reserved)
     first_tokens = [*reserved, *sorted(standalone[: room // 2])]
     words = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -117,14 +117,14 @@ def learn(
     # A small `slack_ratio` keeps the number of tokens close to `vocab_size`.
     settings = {"lower_thresh": 2, "max_unique_chars": max_chars, "slack_ratio": 0.01}
     tokens = learner.learn(words, vocab_size, first_tokens, **settings)
-    # If there are more, drop the rarest word pieces, which come last.
+    # If there are too many tokens, drop the rarest word pieces, which come last.
     return tokens[:vocab_size]
 
 
 def _find_missing_characters(
     counts: Mapping[str, int], tokens: Sequence[str]
 ) -> list[tuple[str, int]]:
-    """Returns (token, count) for characters without a token, most frequent first; `##` in words."""
+    """Returns (token, count) of missing characters, with `##` in words, most frequent first."""
     char_counts: Counter[str] = Counter()
     for word, count in counts.items():
         char_counts.update({f"##{char}" if i else char: count for i, char in enumerate(word)})

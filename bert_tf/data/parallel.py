@@ -1,6 +1,7 @@
 """Parallel maps over threads and processes."""
 
 import collections
+import contextvars
 import multiprocessing
 import os
 import signal
@@ -33,7 +34,8 @@ def map_in_order(
     pool = ThreadPoolExecutor(num_threads)
     try:
         for item in items:
-            pending.append(pool.submit(function, item))
+            # In a thread, messages have the words of the caller, too.
+            pending.append(pool.submit(contextvars.copy_context().run, function, item))
             if len(pending) > 2 * num_threads:
                 yield pending.popleft().result()
         while pending:

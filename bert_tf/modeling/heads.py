@@ -3,7 +3,7 @@
 The letters in shapes are those of `layers.py`, and L for the number of labels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -203,19 +203,6 @@ class _LabelModel(EncoderWithHead):
         head = LinearHead(self.num_labels, name=ROOT_HEAD, dtype=self.dtype_policy)
         head.build(self.encoded_shape)
         return head
-
-    def compile(
-        self, optimizer: Any = "rmsprop", loss: Any = None, metrics: Any = None, **kwargs: Any
-    ) -> None:
-        """Compiles as Keras does; a single loss is that of `logits`, and so are its metrics.
-
-        The name of a cross entropy stands for that of `probabilities`, which it expects.
-        """
-        if loss is not None and not isinstance(loss, Mapping):
-            is_named = isinstance(loss, str) and "crossentropy" in loss and self.num_labels > 1
-            name = "probabilities" if is_named else "logits"
-            loss, metrics = {name: loss}, metrics and {"logits": metrics}
-        super().compile(optimizer, loss, metrics=metrics, **kwargs)
 
     def pool(self, encoded: Any, inputs: Any) -> Any:
         """Selects what the head takes from the outputs of the encoder."""

@@ -16,7 +16,7 @@ def __getattr__(name: str) -> Any:
     if name in (found := _references()):
         return registry.load(found[name])
     if name.endswith("Options"):
-        # Of an AttributeError, `from bert_tf.options import ...` would not show the message.
+        # `from bert_tf.options import ...` would replace the message of an AttributeError.
         raise ImportError(f"There is no {name}, only {', '.join(found)}", name=__name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

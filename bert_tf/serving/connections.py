@@ -1,4 +1,4 @@
-"""The connections of a server: how many there are, and how long each may wait for its client."""
+"""Limits the connections of a server: their number, and how long each may wait for its client."""
 
 import contextlib
 import time
@@ -7,19 +7,21 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-# Seconds until the server finds out whether a client that has sent everything still waits.
+# Seconds between the probes that find out whether a half-open client still waits for its reply.
 _PROBE_INTERVAL = 2.0
-# Accepted at once. Others are closed for them some rounds of the loop later.
+# Number of connections that the event loop accepts at once. The connections that are closed to make
+# room for them free their files only some iterations of the loop later.
 BACKLOG = 16
 _Protocol: Any = AutoHTTPProtocol  # with h11 or httptools
 
 
 class Connection(_Protocol):
-    """A connection for uvicorn; over `limit`, closes the one that has waited the longest.
+    """A connection of uvicorn. Beyond `limit`, the one that has waited the longest is closed.
 
-    It stays open if the client, after its requests, closes its side. One that has left looks the
-    same until the server writes something: meanwhile, it writes "100 Continue", which clients skip.
-    The second time, this fails if the client has left.
+    The connection stays open if the client closes only its side after a request (half-open). A
+    client that has left looks the same until the server writes to it. Therefore, the server writes
+    "100 Continue", which clients skip, until the reply begins. If the client has left, the second
+    write fails.
     """
 
     _is_half_open = False
@@ -30,7 +32,7 @@ class Connection(_Protocol):
 
     @property
     def is_receiving(self) -> bool:
-        """Whether it waits for a request, or for the rest of one."""
+        """Whether the connection waits for a request, or for the rest of one."""
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def connection_made(self, transport: Any) -> None:  # noqa: D102
@@ -58,7 +60,7 @@ class Connection(_Protocol):
 
 
 def close_slow(connections: Iterable[Any], seconds: float) -> None:
-    """Closes those that wait for their clients longer than that, also to be closed."""
+    """Closes connections that have waited for their client, or to close, for over `seconds`."""
     end = time.monotonic() - seconds
     for connection in [x for x in connections if x.since < end]:
         if connection.is_receiving or connection.transport.is_closing():
@@ -71,7 +73,7 @@ def limit_by_files(limit: int) -> int:
         import resource
     except ImportError:  # Windows
         return limit
-    with contextlib.suppress(ValueError, OSError):  # such as on macOS, where less is allowed
+    with contextlib.suppress(ValueError, OSError):  # macOS allows less than the hard limit
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # -1: any number

@@ -1,4 +1,4 @@
-"""What happens to a request before and after its route: limits, keys, log and metrics."""
+"""Handles requests before and after their routes: limits, keys, log and metrics."""
 
 import asyncio
 import contextlib
@@ -26,17 +26,17 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 FAILED = "The request failed: the server's log says why"
-# Routes without data, and what a load balancer asks.
+# Routes that need no key: they return no data, or a load balancer polls them.
 _OPEN = ("/", "/docs", "/openapi.json", "/health")
-# The status that the log gives to requests whose client left, as nginx does.
+# The status in the log if the client has left, as in nginx.
 _CLIENT_LEFT = 499
-# Of a body that is too long, so many times the limit is read before the connection is closed. The
-# bodies of all requests in progress may be as long as so many of 2 MB, or of the limit.
+# A body over the limit is read up to this multiple of the limit; then the connection is closed. The
+# bodies of all requests in progress may add up to this multiple of 2 MB, or of a greater limit.
 _MAX_BODIES = 16
-# Values in a body for each input that is allowed: the time for a body depends on their number.
+# Maximum number of JSON values in a body, per input of `--max_inputs`: parsing takes time for each.
 _VALUES_PER_INPUT = 8
-_MIN_VALUES = 16_384  # allowed in any case, such as the words of a few sentences
-_SHORT_BODY = 4096  # parsed at once
+_MIN_VALUES = 16_384  # always allowed: a few sentences may have as many words
+_SHORT_BODY = 4096  # parsed without waiting for a turn
 _BROWSER_HEADERS = (b"host", b"origin", b"sec-fetch-site", b"sec-fetch-mode")
 _RETRY, _CLOSE = {"retry-after": "1"}, {"connection": "close"}
 
@@ -56,10 +56,9 @@ class _ClientLeft(Exception):
 class Gate:
     """Wraps an ASGI application: refuses requests over the limits, and logs each on one line.
 
-    The application gets each body whole, and as JSON whatever its content type is, since
-    `curl -d` does not say it. What it stores in `scope["record"]` is logged. It awaits
-    `scope["turn"]()` before each costly step. If the client leaves, or at the timeout, it is
-    cancelled.
+    The application receives each body in one piece, with the content type JSON, which `curl -d`
+    does not set. It awaits `scope["turn"]()` before each costly step, and stores what should be
+    logged in `scope["record"]`. It is cancelled at the timeout, or when the client leaves.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Gate:
         except TimeoutError:
             problem = f"The request took longer than {self._options.timeout:g} seconds"
             refusal = HTTPException(503, problem, _RETRY)
-        except Exception as error:  # its message may have a text of the request
+        except Exception as error:  # do not log its message, which may quote the request
             where = "".join(traceback.format_tb(error.__traceback__))
             log.error("%s failed: %s\n%s", scope["path"], type(error).__name__, where)
             refusal = HTTPException(500, FAILED)
@@ -144,11 +143,11 @@ class Gate:
             self._num_bytes -= len(body)
 
     async def _read(self, receive: Receive, headers: dict[bytes, bytes], body: bytearray) -> None:
-        """Reads the body until it is complete; also if it has no length, but chunks."""
+        """Reads the complete body, with or without a Content-Length."""
         limit, num_bytes = self._options.max_body_bytes, 0
         length = headers.get(b"content-length", b"")
         is_refused = length.isdigit() and int(length) > limit and b"expect" in headers
-        # Clients often read the reply only when they have sent everything.
+        # Many clients read the reply only after they have sent everything.
         while not is_refused and num_bytes <= _MAX_BODIES * limit:
             message = await receive()
             if message["type"] == "http.disconnect":
@@ -167,16 +166,16 @@ class Gate:
             raise HTTPException(413, problem, _CLOSE)
 
     async def _wait_for_turn(self) -> None:
-        """Lets costly steps on the event loop begin one at a time, so that it answers others."""
+        """Delays a costly step, so that the event loop serves other requests between two steps."""
         async with self._turns:
-            for _ in range(5):  # such as to accept, read and answer /health
+            for _ in range(5):  # enough to accept, read and answer a request for /health
                 await asyncio.sleep(0)
 
     def _check_values(self, body: bytearray) -> None:
         """Refuses a body with too many JSON values, which would take long to parse."""
         chars = np.frombuffer(body.replace(b"\\\\", b"").replace(b'\\"', b""), np.uint8)
         is_text = np.logical_xor.accumulate(chars == ord('"'))
-        # Each value but the first comes after one of these characters.
+        # Each value but the first follows one of these characters.
         num_values = sum(np.count_nonzero((chars == x) & ~is_text) for x in b",[{")
         if num_values > max(_VALUES_PER_INPUT * (limit := self._options.max_inputs), _MIN_VALUES):
             problem = f"The body has {num_values:,} values, too many for --max_inputs={limit}"
@@ -206,7 +205,7 @@ class Gate:
             await asyncio.gather(reply, client, return_exceptions=True)
 
     def _note(self, scope: Message, status: int, seconds: float) -> None:
-        # The template of a route, since there are few of them.
+        # Use the template of the route as the label, because labels should have few values.
         route = getattr(scope.get("route"), "path", "other")
         self._metrics.requests.labels(route, status).inc()
         self._metrics.seconds.labels(route).observe(seconds)
@@ -218,10 +217,11 @@ class Gate:
 
 
 class BrowserCheck:
-    """Refuses what browsers send for pages of other sites.
+    """Refuses requests that browsers send for pages of other sites.
 
-    Such a page cannot read replies, for lack of CORS headers, but its simple requests arrive. It
-    can read them if its own name leads to this machine (DNS rebinding), which only `Host` tells.
+    Without CORS headers, such a page cannot read replies, but its simple requests arrive. It can
+    read replies if its own host name resolves to this machine (DNS rebinding). Only the header
+    `Host` reveals this.
     """
 
     def __init__(self, options: ServingOptions, address: str) -> None:
@@ -230,9 +230,9 @@ class BrowserCheck:
         self._checks_host = bool(options.allowed_hosts) or address.startswith(("127.", "::1"))
 
     def __call__(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> None:
-        """Raises an HTTPException, status 403, if a request names or comes from another host.
+        """Raises an HTTPException, status 403, if a request is for, or comes from, another host.
 
-        Its name counts only at a loopback address, or with `--allowed_hosts`.
+        The header `Host` is checked only at a loopback address, or with `--allowed_hosts`.
         """
         host, origin, site, mode = (
             headers.get(x, b"").decode("latin-1").lower() for x in _BROWSER_HEADERS
@@ -243,14 +243,14 @@ class BrowserCheck:
         if self._checks_host and not is_known and path != "/health":
             advice = "call it by an IP address or as localhost, or pass --allowed_hosts="
             raise HTTPException(403, f"The server has no host {name[:100]}: {advice}{name[:100]}")
-        # What browsers say themselves also holds behind a proxy that changes `Host`.
+        # A proxy may change `Host`, but not what the browser says in the other headers.
         is_link = method == "GET" and mode == "navigate"
         is_allowed = sender and any(fnmatchcase(sender, x) for x in self._allowed)
         if is_link or is_allowed or site in ("same-origin", "none"):
             return
         if site == "cross-site" or origin not in ("", f"http://{host}", f"https://{host}"):
             problem = f"Pages of {origin[:100] or 'other sites'} may not call this server"
-            raise HTTPException(403, f"{problem}, unless --allowed_hosts has their host")
+            raise HTTPException(403, f"{problem}, unless --allowed_hosts lists their host")
 
 
 def _without_port(host: str) -> str:

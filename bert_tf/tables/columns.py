@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.base.errors import UserError, Where, brief, counted, excerpt, shortened, warn
+from bert_tf.base.errors import Place, UserError, Where, brief, counted, excerpt, shortened, warn
 from bert_tf.tables.read import Row
 
 _SHOWN_NAMES, _SHOWN_CELLS = 20, 5  # in a message
-_ROWS_AHEAD = 1000  # with which the first row is compared
+_ROWS_AHEAD = 1000  # number of rows that are read to find out whether the first is a header
 _COMMON_WORD = (
     "(text|sentence|question)(_?[12ab])?|anchor|answer|body|category|class|comment|content|"
     "description|document|hypothesis|id|index|labels?|message|passage|positive|premise|query|"
@@ -31,17 +31,18 @@ def read_cells(
     has_header: str = "auto",
     split: str = "",
 ) -> Iterator[tuple[Where, dict[str, Any]]]:
-    """Yields the place of each row, and purpose -> `cell`; see `find_positions`.
+    """Yields the place of each row, and its cells as purpose -> value; see `find_positions`.
 
-    The first row has the names of columns if any column is given by name, or if `has_header` is
-    "yes". "no": it is data. "auto" only warns if data look like names. Raises a UserError for a row
-    with fewer cells than the first, or more. But if most columns of the first row are not read,
-    further cells, as in the STS benchmark, are no part of a text, and are left out with a warning.
+    The first row is a header if any column is given by name, or if `has_header` is "yes". If it is
+    "no", the first row is data. "auto" warns if the first row is read as data, but looks like a
+    header. Raises a UserError for a row with fewer cells than the first row, or more. But if more
+    than half of the columns are not read, extra cells, as in the STS benchmark, are not part of a
+    text: they are left out with a warning.
     """
     by_name = [f"{_flag(x)}={column}" for x, column in columns.items() if is_name(column)]
     rows, ahead = itertools.tee(rows)
     rows_ahead = list(itertools.islice(ahead, _ROWS_AHEAD))
-    del ahead  # so that the rows are not kept for it
+    del ahead  # otherwise, `tee` would keep all rows in memory
     if not rows_ahead:
         return
     first = rows_ahead[0]
@@ -65,7 +66,7 @@ def read_cells(
 
 
 def _require_layout(rows: Iterable[Row], first: Row, num_used: int) -> Iterator[Row]:
-    """Yields rows with as many cells as the first, or with objects; see `read_cells`."""
+    """Yields rows, cut to the length of the first row; raises errors as in `read_cells`."""
     width, kind = len(first.cells), type(first.cells)
     longer: list[Where] = []
     for row in rows:
@@ -87,7 +88,7 @@ def _require_layout(rows: Iterable[Row], first: Row, num_used: int) -> Iterator[
 
 
 def _warn_of_names(rows: Sequence[Row], positions: Mapping[str, Any]) -> None:
-    """Warns if a row that is read as data looks like a header."""
+    """Warns if the first row is read as data, but looks like a header."""
     first, *others = (list(map(str, row.cells)) for row in rows)
     is_labeled = not {"label", "score"}.isdisjoint(positions)
     for purpose, position in positions.items():
@@ -102,12 +103,12 @@ def _warn_of_names(rows: Sequence[Row], positions: Mapping[str, Any]) -> None:
 
 
 def _is_name_of(first: str, others: Sequence[str], has_classes: bool, has_texts: bool) -> bool:
-    """Guesses whether a cell is the name of a column with these cells."""
+    """Guesses whether the cell `first` is the name of a column with the cells `others`."""
     if first in others or parse_number(first) is not None:
         return False
     if COLUMN_NAME.fullmatch(first):
         return True
-    if has_classes and others:  # which repeat, or are numbers
+    if has_classes and others:  # classes repeat; scores are numbers
         are_classes = len(others) > 3 and 2 * len({*others}) <= len(others)
         return bool(first) and (are_classes or all(parse_number(x) is not None for x in others))
     num_texts = sum(len(x.split()) > 1 for x in others)
@@ -119,9 +120,10 @@ def find_positions(
 ) -> dict[str, Any]:
     """Maps each purpose to a column index, or to a JSON path if `first_row` is a JSON object.
 
-    A purpose such as "text" stands for the flag --text_column. The label, and purposes such as
-    "ending_columns", may be several columns, such as `toxic,insult`: then name -> position. The
-    message for a missing column says how to pass another one for `split`.
+    The purpose "text" stands for the flag --text_column. The label, and purposes such as
+    "ending_columns", may be several columns, such as `toxic,insult`, whose position is a dict,
+    name -> position. `split` is only for messages: those about a missing column say how to pass a
+    different one for this split.
     """
     positions: dict[str, Any] = {}
     purpose_at: dict[Any, str] = {}
@@ -144,14 +146,14 @@ def _flag(purpose: str) -> str:
 
 
 def positions_in(position: Any) -> list[Any]:
-    """Returns the positions of several columns, or a list with that of a single one."""
+    """Returns the positions of all columns of a purpose as a list."""
     return [*position.values()] if isinstance(position, dict) else [position]
 
 
 def cell(row: Row, purpose: str, position: Any, split: str = "") -> Any:
-    """Returns the value of a cell, or name -> value for several; position may be a JSON path.
+    """Returns the value at a position, or name -> value for a dict of positions.
 
-    Raises a UserError if a JSON object lacks the key.
+    Raises a UserError if a JSON object has no value at the path `position`.
     """
     if isinstance(position, dict):
         return {name: cell(row, purpose, column) for name, column in position.items()}
@@ -167,8 +169,8 @@ def cell(row: Row, purpose: str, position: Any, split: str = "") -> Any:
 def value_at(value: Any, path: str) -> Any:
     """Returns a value in nested JSON by its path, such as `question.stem` or `answers.0`.
 
-    In a list, a key stands for the values of all elements. Raises a KeyError if there is no such
-    value. A key may contain points.
+    A key that is applied to a list returns the values of all elements. Keys may contain periods.
+    Raises a KeyError if there is no such value.
     """
     if isinstance(value, list):
         if not path.partition(".")[0].isdecimal():
@@ -184,7 +186,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def paths_in(cells: Mapping[str, Any]) -> list[str]:
-    """Returns the columns of a row, or the paths of all values in nested JSON objects."""
+    """Returns the keys of a JSON object, with paths such as `question.stem` for nested objects."""
     return [
         f"{key}.{rest}" if rest else key
         for key, value in cells.items()
@@ -193,7 +195,7 @@ def paths_in(cells: Mapping[str, Any]) -> list[str]:
 
 
 def is_name(column: str) -> bool:
-    """Returns whether a column is given by name, not by number; or any of several columns."""
+    """Returns whether a column, or any of several, is given by name rather than by number."""
     return not re.fullmatch("[0-9]{1,9}(, *[0-9]{1,9})*", column)
 
 
@@ -245,14 +247,16 @@ def _no_such_column(
 
 
 def _csv_hint(place: Where, cells: Sequence[Any]) -> str | None:
-    is_csv = ".csv" not in str(place) and len(cells) == 1 and re.search("[,;]", str(cells[0]))
+    file = place.file if isinstance(place, Place) else str(place)
+    is_csv = ".csv" not in file and len(cells) == 1 and re.search("[,;]", str(cells[0]))
     return "Is this a CSV file? Then rename it to .csv" if is_csv else None
 
 
 def to_text(value: Any, name: str, place: Where) -> str:
     """Converts a cell, which in JSON may be a number or boolean, to text; 1.0 becomes "1".
 
-    Error messages contain `name` (what the cell holds, such as "text") and `place` (file, line).
+    Raises a UserError for other types, for infinity and NaN, and for lone surrogates. The message
+    contains `name`, such as "text", and `place`.
     """
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
@@ -268,6 +272,6 @@ def to_text(value: Any, name: str, place: Where) -> str:
 
 
 def parse_number(text: str) -> float | None:
-    """Parses a decimal number of at most 1e38, as models compute in float32; otherwise, None."""
+    """Parses a decimal number; None if it is none, or beyond 1e38, as models compute in float32."""
     number = float(text) if _NUMBER.fullmatch(text) else float("inf")
     return number if abs(number) <= 1e38 else None

@@ -23,7 +23,7 @@ from bert_tf.training.precision import dtype_policy, set_precision
 
 # Run two batches concurrently: one computes while the other waits.
 _BATCHES_AT_ONCE = 2
-# Workers connect in seconds once all can be reached, unless another program has the address of one.
+# Workers that can reach each other connect in seconds, unless another program uses an address.
 _CONNECT_SECONDS = 300
 
 
@@ -37,10 +37,11 @@ class Devices:
         description: names the available devices and those in use, for the log.
         worker: index of this process; 0 is the chief. `workers` is the number of processes.
         one_thread: whether each operation runs on one thread.
+        precision: floating-point type of the computation, as in `--precision`.
         jit_compile: whether XLA compiles steps; None if this depends on the amount of work, see
-            `compilation`.
+            `compilation.py`.
         fixed_shapes: whether every batch has the same shape, as on TPUs.
-        length: under XLA, the longest length to which texts are padded; None: `max_seq_length`.
+        length: under XLA, the maximum length to which texts are padded; None: `max_seq_length`.
     """
 
     strategy: tf.distribute.Strategy
@@ -92,7 +93,7 @@ class Devices:
         if self.fixed_shapes:
             return [longest]
         multiple = LENGTH_MULTIPLE if self.has_gpus or self.jit_compile else 1
-        if self.jit_compile:  # for each length, XLA compiles another program
+        if self.jit_compile:  # XLA compiles a program for each length
             shorter = {multiple * -(-longest // (parts * multiple)) for parts in (4, 2)}
             return sorted({longest, *(length for length in shorter if length < longest)})
         return [*range(multiple, longest, multiple), longest]
@@ -123,8 +124,8 @@ class Devices:
     def require_agreement(self, values: Mapping[str, int | str]) -> None:
         """Raises a UserError that names the first of `values` that differs from the chief's.
 
-        All processes must call it, with values of the same names: it waits for them, once. Texts
-        are compared by checksums. A name may end with the flag that says what the value depends on.
+        Waits for all processes, which must all call it with the same names. Strings are compared by
+        checksums. A name may end with the flag that determines the value, in parentheses.
         """
         numbers = [v if isinstance(v, int) else zlib.crc32(v.encode()) for v in values.values()]
         for name, own, chief in zip(values, numbers, self.from_chief(numbers), strict=True):
@@ -140,21 +141,21 @@ def open_devices(
     """Chooses and sets up the devices of a run; call it before TensorFlow computes anything.
 
     Waits for all processes of a distributed run; with `one_process`, raises a UserError if there
-    are several. On a CPU, `one_thread` runs each operation on one
-    thread. This is faster if many batches are computed in parallel, because threads that share an
-    operation wait for the slowest of them.
+    are several. On a CPU, `one_thread` runs each operation on one thread. This is faster if many
+    batches are computed in parallel, because threads that share an operation wait for the slowest
+    of them.
     """
     backend.require_runtime(loads_model=True)
     for ignored in options.ignored_flag_warnings():
         warn(ignored)
-    # Other engines compute in int8; TensorFlow then uses float32.
+    # Only other engines compute in int8; for it, TensorFlow uses float32.
     precision = "float32" if options.precision == "int8" else options.precision
     set_precision(precision)
     chosen = _choose_devices(options, one_thread, one_process)
     fixed_shapes = chosen.kind == "tpu" or options.fixed_shapes
     jit_compile: bool | None = options.jit_compile == "true"
     if options.jit_compile == "auto" and chosen.has_gpus:
-        # On one GPU, XLA is worth its compile time if there is much to do. On CPUs, it never is.
+        # On one GPU, XLA is worth its compile time if there is enough work. On CPUs, it never is.
         jit_compile = None if chosen.kind == "one_device" else fixed_shapes
     if chosen.kind == "tpu":
         jit_compile = False  # everything is compiled anyway
@@ -180,7 +181,7 @@ def _choose_devices(options: DeviceOptions, one_thread: bool, one_process: bool)
             kind = "multi_worker"
     for gpu in gpus:
         # By default, TensorFlow allocates all of the memory and leaves none to other programs.
-        # In a notebook that has already used the GPU, or has split it into logical devices.
+        # Errors occur if a notebook has already used the GPU, or split it into logical devices.
         with contextlib.suppress(RuntimeError, ValueError):
             tf.config.experimental.set_memory_growth(gpu, True)
     if kind == "tpu":
@@ -229,7 +230,7 @@ def _connect_workers(addresses: list[str], worker: int) -> Devices:
             strategy = tf.distribute.MultiWorkerMirroredStrategy()
     except (tf.errors.OpError, RuntimeError, ValueError) as error:
         raise UserError(f"Could not connect the workers {listed}: {reason(error)}") from error
-    # Each step is compiled: only small values are combined eagerly.
+    # TensorFlow warns about the overhead of eager reductions, but these reduce only small values.
     tf.get_logger().addFilter(lambda record: "significant overhead" not in record.getMessage())
     workers = len(addresses)
     local_devices = _describe_gpus(_list_gpus())
@@ -273,7 +274,7 @@ def read_cluster() -> tuple[list[str], int]:
         jobs = {job: _check_addresses(hosts) for job, hosts in config.get("cluster", {}).items()}
         task = config.get("task", {})
         if not task and sum(map(len, jobs.values())) < 2:
-            task = {"type": next(iter(jobs), "worker"), "index": 0}  # the only one there is
+            task = {"type": next(iter(jobs), "worker"), "index": 0}  # the only process
         job, index = str(task["type"]), int(task["index"])
         if jobs and (not jobs.keys() <= {"chief", "worker"} or not 0 <= index < len(jobs[job])):
             raise ValueError(job, index)
@@ -316,7 +317,7 @@ def wait_for_workers(addresses: Sequence[str], worker: int) -> None:
         while missing := [other for other in missing if not _accepts_connections(other)]:
             if time.monotonic() - last_logged > _LOG_SECONDS:
                 last_logged = time.monotonic()
-                # A warning, because workers other than the chief do not log below that level.
+                # A warning, because workers other than the chief log nothing below this level.
                 warn(f"Waiting for the workers of TF_CONFIG at {', '.join(missing)}")
             time.sleep(_POLL_SECONDS)
 

@@ -25,24 +25,6 @@ def test_fit_with_a_metric_of_probabilities():
     assert {*history} == {"loss", "probabilities_accuracy"}
 
 
-def test_a_single_loss_is_that_of_the_logits():
-    ids, labels = np.full((4, 3), 5, np.int32), np.array([0, 1, 1, 1])
-    losses = []
-    for loss in (
-        {"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        "sparse_categorical_crossentropy",
-    ):
-        keras.utils.set_random_seed(1)
-        model = BertClassifier(config(), 2)
-        model.compile(keras.optimizers.SGD(0.0), loss, metrics=None)
-        losses.append(model.evaluate({"input_ids": ids}, labels, verbose=0))
-    np.testing.assert_allclose(losses, losses[0], rtol=1e-6)
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    history = model.fit({"input_ids": ids}, labels, verbose=0).history
-    assert {*history} == {"loss", "logits_accuracy"}
-
-
 @pytest.mark.parametrize("model_class", [BertClassifier, BertTokenClassifier, BertSpanLabeler])
 def test_attention_of_models_with_a_head(model_class):
     model = model_class(config(), **({} if model_class is BertSpanLabeler else {"num_labels": 2}))

@@ -385,7 +385,7 @@ def test_texts_that_are_all_the_same(folder, run_log):
     (folder / "a.tsv").write_text("id\tlang\n1\ten\n2\ten\n")
     flags = {"input_file": folder / "a.tsv", "text_column": "lang", "id_column": "id"}
     build_index(folder, **flags)
-    assert "a.tsv: all 2 rows have the text 'en'" in run_log.text
+    assert "a.tsv: in all 2 rows, the text is 'en'" in run_log.text
 
 
 def test_prefixes_that_leave_no_room(folder):

@@ -38,7 +38,7 @@ WEIGHTS_FILES = (
 )
 _TOKENIZER, _ADDED = "tokenizer.json", "added_tokens.json"
 # In transformers, models with a span, token or masked-LM head have no pooler, and loading warns if
-# the weights include one. For converting back, it is kept in a file that transformers ignores.
+# the weights include one. A file that transformers ignores keeps it for a conversion back.
 POOLER_FILE = "pooler.safetensors"
 # Last part of a name in the original -> last part in transformers, if they differ.
 _LEAVES = {"kernel": "weight", "gamma": "weight", "beta": "bias"}
@@ -62,7 +62,7 @@ _DISTILBERT = {
 _TIED_WEIGHT = "cls.predictions.decoder.weight"
 _TIED_BIAS, _BIAS = "cls.predictions.decoder.bias", "cls.predictions.bias"
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
-# Readable dtypes in a safetensors file -> NumPy's name.
+# Supported dtypes in a safetensors file -> NumPy's name.
 _TYPE_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
@@ -104,7 +104,7 @@ class HuggingFaceSource(Source):
         self._read_tokenizer(folder)
 
     def _find_pooler(self, folder: str) -> dict[str, np.ndarray]:
-        """Returns the pooler's weights if they are in a file of their own; otherwise {}."""
+        """Returns the pooler's weights if `POOLER_FILE` has them; otherwise {}."""
         path = RunFolder(folder).find(POOLER_FILE)
         if path and not any(name in self._names for name in configs.POOLER):
             pooler = SafetensorsReader([path])
@@ -138,12 +138,12 @@ class HuggingFaceSource(Source):
             files.write_text(self.vocab_file, "\n".join(pieces) + "\n")
 
     def _add_tokens(self, stored: Sequence[str], added: Sequence[Mapping[str, Any]]) -> list[str]:
-        """Returns the vocabulary with added tokens; notes those that are split nevertheless."""
+        """Returns the vocabulary with the added tokens; adds a note if some are split anyway."""
         pieces, known, unknown = [piece.strip() for piece in stored], [], []
         texts = {*pieces}
         for token in added:
             text, index = token["content"], token.get("id", len(pieces))
-            # It must fit into vocab.txt and a list.
+            # The token must fit on a line of vocab.txt, and into a comma-separated list.
             fits = re.fullmatch(r"\S|\S[^,\r\n]*[^,\s]", text) and not token.get("single_word")
             if fits and text not in texts and len(pieces) <= index < self._config.vocab_size:
                 pieces += [f"[unused_{i}]" for i in range(len(pieces), index)] + [text]
@@ -236,7 +236,7 @@ def _open_tensors(path: str) -> SafetensorsReader | keras_h5.H5Reader:
 
 
 def _read_shards(path: str) -> list[str]:
-    """Returns the paths of the files that an index lists, which must be next to it."""
+    """Returns the paths of the files that an index lists, which must be in the same folder."""
     weight_map = files.read_json(path).get("weight_map")
     found = weight_map.values() if isinstance(weight_map, dict) and weight_map else [weight_map]
     shards, extension = sorted({str(name) for name in found}), path.split(".")[-3]
@@ -258,7 +258,7 @@ def write(
 ) -> None:
     """Writes weights, configurations and vocab.txt; see `POOLER_FILE` for the pooler.
 
-    `max_length` is that of the tokenizer; by default, the number of position embeddings.
+    `max_length` is the tokenizer's maximum length; by default, the number of position embeddings.
     """
     write_weights(folder, head, weights)
     num_outputs = head.count_outputs({name: value.shape for name, value in weights.items()})
@@ -309,7 +309,9 @@ def to_hugging_face(name: str) -> str:
 def match_names(
     file_names: Iterable[str], head_names: Mapping[str, str]
 ) -> tuple[dict[str, str], list[str], str | None]:
-    """Maps the original's names to tensor names; `head_names` maps heads the other way round.
+    """Maps the original's names to the names of the tensors in a file.
+
+    `head_names` maps the names in transformers of a head's tensors to the original's names.
 
     Supports names from early versions of transformers (`LayerNorm.gamma`), and from bare encoders,
     which lack the prefix `bert.`.
@@ -363,9 +365,10 @@ def _transpose(value: np.ndarray) -> np.ndarray:
 def _read_added_tokens(
     settings: Mapping[str, Any], fast_tokenizer: Mapping[str, Any], ids: Mapping[str, Any]
 ) -> list[dict[str, Any]]:
-    """Describes the tokens that a model has besides the original's, by `id`.
+    """Returns the entries of the tokens that a model has besides the original's, sorted by `id`.
 
-    They are in tokenizer_config.json, in tokenizer.json, or, without settings, added_tokens.json.
+    The arguments are the contents of tokenizer_config.json, tokenizer.json and added_tokens.json.
+    Each of these files may list such tokens.
     """
     listed = settings.get("additional_special_tokens") or settings.get("extra_special_tokens")
     special = [x for x in listed or () if isinstance(x, str)]

@@ -59,12 +59,11 @@ def check_rows(
     """
     for texts, which in zip(zip(*pairs, strict=True), ("text", "second text"), strict=False):
         yield from lint.same(texts, [*map(str, labels)], f"the {which} is the label")
-    yield from lint.row_numbers(labels)
     if names is None:
         yield from lint.constant(labels)
         return
     for name, numbers in zip(names or [""], _columns(labels).T, strict=True):
-        yield from lint.constant(numbers, f"label {excerpt(name)}, which is" if name else "label")
+        yield from lint.constant(numbers, f"label {excerpt(name)}" if name else "label")
         yield from lint.far(numbers)
 
 

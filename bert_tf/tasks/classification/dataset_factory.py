@@ -1,4 +1,4 @@
-"""Creates the dataset that the options of `run_classifier.py` describe."""
+"""Creates the dataset for the options of `run_classifier.py`; computes the scale of targets."""
 
 import json
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ from bert_tf.tasks.classification.options import AUTO, CLASSIFICATION, MULTILABE
 from bert_tf.tasks.classification.task_module import INPUTS, KINDS, load_task_module
 
 _ENTRIES = (INPUTS, TARGET_SCALE)
-# Numbers up to this size, and of at least this deviation, are learned as they are, as originally.
+# Targets are standardized if one exceeds this size, or if their deviation is smaller than this.
 _MAX_TARGET, _MIN_DEVIATION = 10, 0.1
 
 
 def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDataset:
     """Returns the dataset that the options describe.
 
-    `source` is the folder of the model, or the split that is read first. Raises a UserError if a
-    model to resume has other labels or another kind of output.
+    `source` is the argument of `Task.infer_schema`: the folder of a trained model, or a split.
+    Raises a UserError if a model to resume has other labels or a different kind of output.
     """
     folder = None if options.do_train else RunFolder.used_by(options)
     folder = source if isinstance(source, RunFolder) else folder
@@ -37,7 +37,7 @@ def make_dataset(options: ClassifierOptions, source: str | RunFolder) -> TextDat
     elif options.task_module:
         data = load_task_module(options.task_module, options.data_dir or "")
         if not folder:
-            data.read("train")  # tells whether texts are pairs, and the targets of a regression
+            data.read("train")  # sets whether texts are pairs, and the names of targets
         elif data.problem_type == REGRESSION:
             data.labels = _target_names(folder)
         elif trained_problem_type(folder) == MULTILABEL:
@@ -72,7 +72,7 @@ def label_source(data: TextDataset, options: ClassifierOptions) -> str:
 
 
 def _find_paths(options: ClassifierOptions) -> dict[str, str]:
-    """Returns the path of each split to read, and the training file if dev rows come from it."""
+    """Returns the path of each split to read; of the training file, too, if dev rows are in it."""
     # A training run without a dev file holds out rows even if it does not evaluate.
     needs_eval_rows = options.do_train or options.evaluates
     needed = {"train": options.do_train, "eval": needs_eval_rows, "predict": options.do_predict}
@@ -124,8 +124,8 @@ def _make_custom_dataset(options: ClassifierOptions, folder: RunFolder | None) -
 
 
 def _target_names(folder: RunFolder) -> list[str]:
-    """Returns the names of the numbers that a regression predicts, if there are several."""
-    # Hugging Face's models have a name for a single number, too.
+    """Returns the names of the targets of a regression; [] if there is only one."""
+    # Hugging Face's models also name a single target.
     names = folder.labels() or []
     return names if len(names) > 1 else []
 
@@ -138,7 +138,7 @@ def trained_problem_type(folder: RunFolder) -> str | None:
 
 
 def resumed_folders(options: ClassifierOptions) -> list[RunFolder]:
-    """Returns the folders of the runs that this run, or each of its runs, resumes."""
+    """Returns the folders of the runs to resume: with `--num_runs`, there may be several."""
     output = RunFolder(options.output_dir or "")
     folders = output.subfolders(options.num_runs) if options.num_runs > 1 else [output]
     return [folder for folder in folders if folder.will_be_resumed_by(options)]
@@ -147,9 +147,9 @@ def resumed_folders(options: ClassifierOptions) -> list[RunFolder]:
 def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]:
     """Returns an entry for `run.json` with [mean, standard deviation] of each target.
 
-    It is empty if a new head can learn the numbers as they are. A run that resumes, or has a
-    teacher, has the entry of that model, or none. A run that starts from a model for the same
-    targets has its entry, if any, because it has its head.
+    It is empty if a new head can learn the numbers as they are. A run that resumes or has a teacher
+    copies the entry of that model, if any. So does a run that starts from a model for the same
+    targets, because it keeps that model's head.
     """
     models = resumed_folders(options)
     if options.teacher:
@@ -184,16 +184,16 @@ def scale_entry(options: ClassifierOptions, data: TextDataset) -> dict[str, str]
 def _standardize(targets: np.ndarray) -> list[list[float]]:
     """Returns [mean, deviation] of each of the targets [E, L]; [] if they suit a new head."""
     sizes = np.abs(targets).max(axis=0)
-    units = np.where(sizes > 0, sizes, 1.0)  # the squares of others might overflow
+    units = np.where(sizes > 0, sizes, 1.0)  # without this division, squares might overflow
     means, deviations = (targets / units).mean(axis=0), (targets / units).std(axis=0)
-    # The deviation of constants is 0, but for rounding.
+    # The deviation of a constant is 0, except for rounding errors.
     scales = np.where(deviations > 1e-12, units * deviations, 1.0)
     fits = sizes.max() <= _MAX_TARGET and scales.min() >= _MIN_DEVIATION
     return [] if fits else np.stack([units * means, scales], axis=1).tolist()
 
 
 def exceeds_float32(pairs: list[list[float]]) -> bool:
-    """Returns whether float32 is too coarse for numbers of such [mean, deviation] pairs."""
+    """Returns whether float32 is too coarse for targets with these [mean, deviation] pairs."""
     mean, deviation = np.abs(np.transpose(pairs or [(0.0, 1.0)]))
     return not (np.spacing(mean.astype(np.float32)) <= 0.01 * deviation).all()
 

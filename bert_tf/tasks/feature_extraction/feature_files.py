@@ -52,10 +52,11 @@ def json_lines(path: str, layers: Sequence[int]) -> Iterator[Write]:
 def arrays(path: str, layers: Sequence[int]) -> Iterator[Write]:
     """Writes an .npz file for `numpy.load`.
 
-    For N texts: `layers` int64 [L] and, if pooled, `features` float32 [N, L, H]. Without pooling,
-    `features` are [all tokens, L, H], with `tokens`, strings [all tokens], and `row_splits` int64
-    [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. Since an array starts with
-    its shape, which is known only at the end, features are first written to a temporary file.
+    For N texts, the file contains `layers` int64 [L] and, if pooled, `features` float32 [N, L, H].
+    Without pooling, it contains `features` [all tokens, L, H], `tokens`, strings [all tokens], and
+    `row_splits` int64 [N + 1]: text i has `features[row_splits[i] : row_splits[i + 1]]`. Features
+    are first written to a temporary file, because an array in an .npz file starts with its shape,
+    which is known only at the end.
     """
     if files.is_stream(path):
         raise UserError("a pipe or device, which cannot be an .npz file", at=path)
@@ -87,7 +88,7 @@ class _WriteOnly:
     def __init__(self, file: Any) -> None:
         self._file = file
         self.flush, self.close = file.flush, file.close
-        self.read = file.read  # NumPy takes an object without this method for a path.
+        self.read = file.read  # NumPy treats an object without this method as a path.
 
     def write(self, data: bytes) -> int:
         self._file.write(bytes(data))

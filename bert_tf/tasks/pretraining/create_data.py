@@ -21,7 +21,7 @@ from bert_tf.tasks.pretraining.instances import create_training_instances, warn_
 from bert_tf.tasks.pretraining.options import PretrainingDataOptions
 from bert_tf.tasks.pretraining.records import describe_outputs, record_batches, record_features
 
-_MAX_PATHS = 5  # in a message
+_MAX_PATHS = 5  # number of paths in a message
 # Number of lines per file that are checked for unknown tokens.
 _NUM_CHECKED_LINES = 2000
 
@@ -99,7 +99,7 @@ def _write_in_memory(
     if not documents:
         raise UserError("No tokens in the input files: nothing to train on")
     if len(documents) == 1 and len(documents[0]) > 1:
-        problem = "no blank line between documents: random next sentences come from the same one"
+        problem = "no blank line between documents: random next sentences are from the same text"
         warn(problem, at=shortened(paths, _MAX_PATHS))
     warn_about_single_lines(sum(len(document) == 1 for document in documents), len(documents))
     with bar(len(documents) * options.dupe_factor, "documents") as progress:

@@ -24,7 +24,7 @@ from bert_tf.tasks.pretraining.options import PretrainingDataOptions, Pretrainin
 from bert_tf.tokenization import load_vocab, vocab_digest
 
 _BATCH_SIZE = 1024
-# BERT was trained for about 40 epochs. With more, it learns records, and their masks, by heart.
+# BERT was trained for about 40 epochs. With more, a model memorizes the records and their masks.
 _MANY_EPOCHS = 40
 # Feature -> the flag that determines its length.
 _LENGTH_FLAGS = {"input_ids": "max_seq_length", "masked_lm_positions": "max_predictions_per_seq"}
@@ -88,18 +88,18 @@ def _pad(rows: list[list[int]], length: int) -> tuple[np.ndarray, np.ndarray]:
 def describe_outputs(options: PretrainingDataOptions, vocab: Mapping[str, int]) -> Iterator[None]:
     """Locks the record files while they are written, then writes `<output>.json` next to each.
 
-    The lock keeps other runs from writing descriptions of the same files. Outputs that are pipes or
-    devices have neither a lock nor a description.
+    The locks prevent other runs from writing the same files. Outputs that are pipes or devices have
+    neither a lock nor a description.
     """
     outputs = [output for output in options.outputs if not files.is_stream(output)]
     description = {
         **options.values(MODEL),
         "vocab_size": max(vocab.values()) + 1,
-        # Special tokens do not make it another vocabulary.
+        # Without the special tokens of `--special_tokens`: they do not make it another vocabulary.
         VOCABULARY: vocab_digest(load_vocab(options.vocab_file or "")),
     }
     with contextlib.ExitStack() as stack:
-        # Two runs that take the same locks must do so in the same order, to prevent a deadlock.
+        # Runs must take the same locks in the same order, to prevent a deadlock.
         for lock in sorted(map(locks.lock_path, outputs)):
             stack.enter_context(locks.exclusive(lock))
         # If this run fails, no description of the old records may remain.
@@ -120,7 +120,7 @@ def check_records(
     """Checks that the descriptions and first records match the flags and the model.
 
     `vocabularies` maps the `vocab_digest` of the model that training starts from, if known, to the
-    flag that names the model. Returns that of the records; None if unknown.
+    flag that names the model. Returns the digest of the records' vocabulary; None if unknown.
 
     Raises:
         UserError: they do not match, or a file is empty or does not contain pre-training records.
@@ -167,7 +167,7 @@ def _read_first_record(path: str) -> dict[str, Sequence[int]]:
     try:
         first = next(tf.data.TFRecordDataset(path).take(1).as_numpy_iterator(), b"")
         features = tf.train.Example.FromString(first).features.feature
-        # A dict, because a feature that is missing from the map would be empty.
+        # A dict raises a KeyError for a missing feature; the map would return an empty one.
         return {name: dict(features)[name].int64_list.value for name in _LENGTH_FLAGS}
     except Exception as error:  # of TensorFlow or of protobuf
         raise UserError("damaged, or no TFRecord file of pre-training data", at=path) from error

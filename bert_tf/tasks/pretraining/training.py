@@ -40,7 +40,7 @@ def run(options: PretrainingOptions) -> Results:
     config = options.config()
     check_length(options.max_seq_length, config)
     paths = file_names.expand(options.input_file or "")
-    # Connect workers before reading records: TensorFlow must not compute anything before.
+    # Connect workers before reading records: until then, TensorFlow must not compute anything.
     devices = training.open_devices(options)
     lock = output_dir.locked(options.output_dir or "", devices.is_chief, options.do_train)
     with training.explained_errors(devices.workers), lock:
@@ -84,7 +84,7 @@ class PretrainingRun(TrainingRun):
         self._inference: training.Inference | None = None
 
     def prepare(self) -> Plan:
-        """Compares the run with earlier ones; the records are checked before."""
+        """Compares the run with the one that it resumes; `run` has already checked the records."""
         options = self.options
         sizes = [(os.path.basename(path), files.size(path)) for path in self.paths]
         training_data = describe_data(sizes, unit="files")
@@ -112,7 +112,7 @@ class PretrainingRun(TrainingRun):
         return BertPretrainer(self.config, **kwargs)
 
     def training_records(self) -> TrainingRecords:
-        """Returns all records, which are shuffled in a window."""
+        """Returns all records, with the size of the shuffle buffer."""
         return TrainingRecords(self.paths, self._features, _SHUFFLE_BUFFER, self._lengths)
 
     def loss(self) -> training.Loss:

@@ -44,13 +44,13 @@ class RankingOptions(MatchOptions, FineTuningOptions, affects=DATA):
     eval_batch_size: int = option(32, "Evaluation batch size, in pairs.", affects=RESULTS)
 
     def is_scored(self, split: str) -> bool:
-        """Whether the rows of training are pairs with a score, or a label that counts as one."""
+        """Whether `split` is "train", and its rows are pairs with a score or a relevance label."""
         columns = self.data.columns("train") if split == "train" else {}
         return "score" in columns or (self.loss == POINTWISE and "label" in columns)
 
     @property
     def row_negatives(self) -> int:
-        """Number of negatives in a row of training."""
+        """Number of negatives in a training row."""
         return 0 if self.is_scored("train") else self.num_negatives
 
     def check(self) -> None:

@@ -49,9 +49,9 @@ TRAINING = [*make_rows("a", "b"), *make_rows("b"), *make_rows(*["a"] * 3, text="
 @pytest.mark.parametrize(
     ("labels", "kind", "split", "examples", "train", "expected"),
     [
-        ("ab", CLASSIFICATION, "train", make_rows("a", "a"), [], "all 2 rows have the label 'a'"),
+        ("ab", CLASSIFICATION, "train", make_rows("a", "a"), [], "in all 2 rows, the label is 'a'"),
         ("ab", CLASSIFICATION, "eval", make_rows("a"), [], None),
-        ("", REGRESSION, "eval", make_rows("1.5", "1.5"), [], "all 2 rows have the label '1.5'"),
+        ("", REGRESSION, "eval", make_rows("1.5", "1.5"), [], "in all 2 rows, the label is '1.5'"),
         ("ab", CLASSIFICATION, "train", TRAINING, [], "2 of 6 rows repeat a text with another"),
         ("", REGRESSION, "train", make_rows("1", "2") + make_rows("3"), [], None),
         ("ab", CLASSIFICATION, "train", PAIRS, [], "the second text is the label in 2 of 2 rows"),

@@ -301,7 +301,7 @@ def test_labels_of_columns_with_numbers_as_names(tmp_path):
 
 def test_unusual_questions_warn(tiny, tmp_path):
     write_csv(tmp_path / "val.csv", labeled_questions(lambda n: 2))
-    message = f"{tmp_path}/val.csv: all 20 rows have the label '2'"
+    message = f"{tmp_path}/val.csv: in all 20 rows, the label is '2'"
     assert find_problems(tiny, tmp_path, "eval") == [message]
     with_empty = labeled_questions(lambda n: 0, count=3, endings=("a", "", "b", "c"))
     write_csv(tmp_path / "train.csv", with_empty + labeled_questions(lambda n: 0, count=2))
