@@ -68,6 +68,7 @@ ALLOWED_IMPORTS = {
     "base/quiet": {"tensorflow"},
     "checkpoints": {"keras", "numpy", "tensorflow"},
     "checkpoints/formats/keras_files": {"h5py", "keras", "numpy"},
+    "checkpoints/formats/keras_h5": {"h5py", "numpy"},
     # Inside functions only.
     "checkpoints/formats/hugging_face": {"numpy", "safetensors"},
     "compat": {"numpy"},

@@ -15,7 +15,6 @@ from bert_tf.base import file_names, files
 from bert_tf.base.errors import UserError, shortened, warn
 from bert_tf.base.foreign_names import similar, use_instead
 from bert_tf.checkpoints.folder import advice_for_model_id
-from bert_tf.checkpoints.formats import convert, find_source
 from bert_tf.checkpoints.run_folder import (
     CONFIG,
     ENDED,
@@ -25,7 +24,6 @@ from bert_tf.checkpoints.run_folder import (
     fingerprint,
     labels_file,
 )
-from bert_tf.checkpoints.tensors import temporary_folder
 from bert_tf.finetuning.task import NO_SCHEMA, Schema
 from bert_tf.options import declare, registry
 from bert_tf.options.declare import DATA, DEVICES, MODEL, check_type
@@ -128,6 +126,9 @@ def _convert(folder: str) -> tuple[str, str | None, dict[str, Any]]:
 
     Returns the new folder, the script for its head, if there is one, and the flags that it needs.
     """
+    from bert_tf.checkpoints.formats import convert, find_source  # imports TensorFlow
+    from bert_tf.checkpoints.tensors import temporary_folder
+
     source, entries = find_source(folder), registry.entries()
     output = os.path.join(temporary_folder(), os.path.basename(os.path.abspath(folder)))
     make_options = entries["convert_checkpoint"].options_class

@@ -21,7 +21,7 @@ from bert_tf.base.errors import UserError
 from bert_tf.options import ClassifierOptions, ExtractionOptions, NerOptions, SquadOptions
 from bert_tf.tasks import classification, ner, squad
 from tests.conftest import WORDS
-from tests.oracle import ROOT
+from tests.oracle import ROOT, golden
 
 SMALL_BERT = str(ROOT / "examples" / "small_bert")
 TRAIN_FLAGS = {"do_train": True, "do_predict": True, "num_train_epochs": 1.0, "learning_rate": 3e-3}
@@ -333,10 +333,12 @@ def test_incomplete_arguments_are_rejected(changes, message):
         Predictor.from_output_dir(SMALL_BERT, **changes)
 
 
-def test_folder_of_hugging_face_must_be_converted(tmp_path):
+def test_folder_of_hugging_face_is_converted(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(UserError, match=r"\)\. First convert the model: convert_checkpoint.py"):
+    with pytest.raises(UserError, match="contains no checkpoint"):
         Predictor(tmp_path, "run_ranking")
+    folder = golden("tfbert/for_sequence_classification")
+    assert Predictor(folder)("It rained all day.").label in ("negative", "neutral", "positive")
 
 
 def test_missing_files_can_be_passed_as_options(trained, tmp_path):

@@ -26,7 +26,7 @@ _NAMES = {
     "config": ["BertConfig", "PretrainedConfig"],
     "encoding": ["BatchEncoding"],
     "heads": ["TFBertModel", *(f"TFBertFor{name}" for name in _HEADS)],
-    "models": [
+    "model": [
         "TFBertMainLayer",
         "TFBertPreTrainedModel",
         "TFPreTrainedModel",

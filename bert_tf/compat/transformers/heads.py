@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from bert_tf.compat.transformers.models import TFBertPreTrainedModel
+from bert_tf.compat.transformers.model import TFBertPreTrainedModel
 from bert_tf.modeling import (
     BertClassifier,
     BertModel,

@@ -308,7 +308,7 @@ def test_mismatches_of_the_vocabulary_warn(tmp_path, run_log):
     ("name", "content", "message"),
     [
         ("a.tar.gz", b"x", "not a checkpoint of TensorFlow"),
-        ("tf_model.h5", b"x", "weights of Keras or Flax.*from_tf=True"),
+        ("flax_model.msgpack", b"x", "weights of Flax"),
         ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "of Git LFS"),
         ("a.zip", b"<!DOCTYPE html>", "a web page"),
     ],

@@ -189,9 +189,10 @@ def test_layers_and_freezing():
 
 
 def test_configuration_and_new_heads(monkeypatch):
-    config = tr.BertConfig.from_pretrained(FOLDER, num_labels=5, output_hidden_states=True)
+    folder = golden("tfbert/bert_model")
+    config = tr.BertConfig.from_pretrained(folder, num_labels=5, output_hidden_states=True)
     assert (config.num_labels, config.hidden_size, len(config.label2id)) == (5, 32, 5)
-    model = tr.TFBertForTokenClassification.from_pretrained(FOLDER, config=config)
+    model = tr.TFBertForTokenClassification.from_pretrained(folder, config=config)
     ids = np.ones((2, 8), "int32")
     outputs = model(ids, labels=np.array([[1] * 4 + [-100] * 4] * 2))
     assert outputs.logits.shape == (2, 8, 5)

@@ -170,8 +170,11 @@ class TFBertMainLayer(_Arguments):
         ours = {_INPUTS[n]: value for n, value in inputs.items() if _INPUTS.get(n)}
         if "input_ids" not in ours:
             ours["input_ids"] = ops.zeros(ops.shape(ours["word_embeddings"])[:2], "int32")
+        words = ours.pop("word_embeddings", None)
         ours = flatten_texts(ours)
-        if "word_embeddings" not in ours:
+        if words is not None:
+            ours["word_embeddings"] = words
+        else:
             table = self.model.embeddings.word_embeddings
             ours["word_embeddings"] = _look_up(table, ours["input_ids"])
         mask = ours.get("input_mask")
