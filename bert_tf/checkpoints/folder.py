@@ -44,8 +44,9 @@ def resolve(path: str) -> str:
         if prefixes:
             problem = f"has {len(prefixes)} checkpoints. Pass one of them: {', '.join(prefixes)}"
         raise UserError(f"{path} {problem}")
-    if files.exists(path):
-        raise UserError("not a checkpoint of TensorFlow, nor another model", at=path)
+    if files.exists(path) and not _FILE_SUFFIX.search(path):
+        problem = "this file is not a checkpoint of TensorFlow or another model"
+        raise UserError(problem, at=path, fix="If it is an archive, unpack it first")
     folder = os.path.dirname(path) or "."
     prefixes = _list_prefixes(folder)
     hint = f"(checkpoints in {folder}: {', '.join(prefixes)})"

@@ -28,6 +28,13 @@ def write(tmp_path):
     return write
 
 
+@pytest.mark.parametrize("count", [19, 20])
+def test_quotes_around_many_lines_warn(write, run_log, count):
+    path = write("a.csv", 'a,b\n"' + "c,d\n" * count + 'c",d\ne,f\n')
+    assert len([*read_table(path)]) == 3
+    assert ("a.csv:2: the row has more than 20 lines" in run_log.text) == (count == 20)
+
+
 def read_cells(path, quoted="auto", split=""):
     return [row.cells for row in read_table(path, quoted, split=split)]
 
@@ -243,6 +250,7 @@ def test_errors_name_file_and_line(write, name, content, line, problem):
         ("a.tsv", "a\tb\n".encode("utf-16"), ":1: the file is not UTF-8 .* utf-16"),
         ("a.csv", b"a,b\nc,\xe9\n", r":2: the file is not UTF-8 \(byte 0xe9 .* iconv"),
         ("a.tsv", b"PK\x03\x04\x14\0", ":1: this is not a text file"),
+        ("a.tsv", b"<!DOCTYPE html>\n<html>", ":1: this is not a text file"),
         ("a.tsv.gz", gzip.compress(b"a\tb\n" * 999, mtime=0)[:-9], " is not a complete gzip file"),
         ("a.tsv.gz", b"a\tb\n", " is not a complete gzip file"),
     ],

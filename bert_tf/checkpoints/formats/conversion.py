@@ -198,7 +198,7 @@ def _find_labels(
         raise UserError(f"--labels has another order than the model: {', '.join(expected)}")
     if len({*labels}) == len(labels) == num_outputs:
         return labels
-    count = counted(len({*labels}), "different label")
+    count = f"{counted(len(labels), 'label')}, {len({*labels})} of them different"
     problem = f"{count}, but the head has {num_outputs or 'no'} outputs"
     if requested:
         raise UserError(problem, at="--labels")

@@ -177,7 +177,7 @@ class PretrainingDataOptions(BeamOptions, TokenizerOptions):
         check_needs(self)
         count = round(self.max_seq_length * self.masked_lm_prob)
         if self.max_predictions_per_seq < count:
-            problem = f"fewer than {count}, --max_seq_length times --masked_lm_prob"
-            warn(problem, at="--max_predictions_per_seq")
+            problem = f"masks fewer pieces than --masked_lm_prob, which needs {count}"
+            warn(f"--max_predictions_per_seq={self.max_predictions_per_seq} {problem}")
         if self.beam_runner and self.num_workers:
             raise UserError("Pass --num_workers or --beam_runner, not both")

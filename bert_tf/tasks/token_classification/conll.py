@@ -271,7 +271,8 @@ def _choose_scheme(file: ConllFile, wanted: str, label_column: int | str) -> str
     counts = Counter(file.labels)
     if scheme := PLAIN if wanted == PLAIN else schemes.find_scheme(counts, wanted == ENTITIES):
         return scheme
-    columns = [{*column} for column in zip(*filter(None, file.rows), strict=False)]
+    rows = [row for row in file.rows if row and DOCUMENT not in row]
+    columns = [{*column} for column in zip(*rows, strict=False)]
     entities = [n for n, x in enumerate(columns, 1) if len(x) > 1 and all(map(is_label, x))]
     if label_column == LAST and entities:
         problem = f"entities are in column {entities[0]}: pass --label_column={entities[0]}"

@@ -159,8 +159,9 @@ def test_export_requires_config_and_vocabulary(models, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("labels", "name", "message"),
     [
-        ("a,b,a", "classification", "--labels: 2 different labels, but the head has 3"),
-        ("a,b", "span", "--labels: 2 different labels, but the head has no outputs"),
+        ("a,b,a", "classification", "--labels: 3 labels, 2 of them different, but the head has 3"),
+        ("a,b,c,a", "classification", "4 labels, 3 of them different, but the head has 3"),
+        ("a,b", "span", "--labels: 2 labels, 2 of them different, but the head has no outputs"),
         (",".join(LABELS[::-1]), "token", "another order"),
     ],
 )
@@ -307,7 +308,8 @@ def test_mismatches_of_the_vocabulary_warn(tmp_path, run_log):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tar.gz", b"x", "not a checkpoint of TensorFlow"),
+        ("a.tar.gz", b"x", "not a checkpoint of TensorFlow .* unpack it"),
+        ("a.ckpt.data-00000-of-00001", b"x", "No checkpoint .*index does not exist"),
         ("flax_model.msgpack", b"x", "weights of Flax"),
         ("model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", "of Git LFS"),
         ("a.zip", b"<!DOCTYPE html>", "a web page"),

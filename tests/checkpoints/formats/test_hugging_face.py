@@ -236,6 +236,15 @@ def test_special_tokens_are_read(modified):
     assert "added tokens are split into pieces: [E1]" in note
 
 
+@pytest.mark.parametrize("kind", ["single_label_classification", "multi_label_classification"])
+def test_another_problem_type_is_noted(modified, kind):
+    folder = modified("classification")
+    settings = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**settings, "problem_type": kind}))
+    notes = [note for note in find_source(str(folder)).notes if "--problem_type" in note]
+    assert len(notes) == (kind == "multi_label_classification")
+
+
 ADDED = {"[E1]": {"special": True}, "plot-X": {}, "new york": {}, "slows": {}}
 
 

@@ -172,6 +172,13 @@ def test_incomplete_parts_are_not_reused(tiny, corpus, monkeypatch):
     assert create_sharded(tiny, corpus, "out") == expected
 
 
+def test_fewer_predictions_than_masks_warn(tiny, corpus, run_log):
+    for limit, warns in ((3, True), (4, False)):
+        run_log.clear()
+        options(tiny, corpus, masked_lm_prob=0.15, max_predictions_per_seq=limit).check()
+        assert ("max_predictions_per_seq=3 masks fewer pieces" in run_log.text) == warns
+
+
 @pytest.mark.parametrize(
     ("num_workers", "message"),
     [(1, "1 shard has only one document"), (0, "no blank line between documents")],

@@ -118,6 +118,7 @@ def test_texts_are_no_lists(path, content, least):
         ),
         (b"EU O\n# text = EU\n", r"train\.txt:2: 4 columns \('# text = EU'\).* and no comments"),
         (b"EU B-ORG X\na O Y\n", r"train\.txt: entities are in column 2: pass --label_column=2"),
+        (b"-DOCSTART- -X- O\n\nEU B-ORG X\na O Y\n", r"entities are in column 2"),
         (b"B-ORG EU\nO a\n", r"train\.txt: entities are in column 1: pass --label_column=1"),
         (b"EU 3\na 4\n", r"'3' in column 2 is not a label such as B-LOC\. Check --label_column"),
         (b"1\tEU\tEU\tPROPN\tNNP\t_\t0\troot\t_\t_\n", r"'PROPN' in column 4 .* All words"),
