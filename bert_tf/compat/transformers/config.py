@@ -105,4 +105,4 @@ class BertConfig:
         return f"BertConfig {self.to_json_string()}"
 
 
-PretrainedConfig = BertConfig
+AutoConfig = PretrainedConfig = BertConfig

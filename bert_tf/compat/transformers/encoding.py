@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import optree  # pyright: ignore[reportMissingImports]
@@ -45,6 +45,10 @@ class BatchEncoding(dict[str, Any]):
     ) -> None:
         super().__init__(data)
         self.locate = locate
+        self.convert_to_tensors(tensor_type)
+
+    def convert_to_tensors(self, tensor_type: str | None = None) -> Self:
+        """Makes the values arrays or tensors."""
         if tensor_type not in (None, "np", "tf"):
             raise UserError(f"return_tensors must be 'tf' or 'np'. Received: {tensor_type!r}")
         for key, value in self.items() if tensor_type else ():
@@ -56,6 +60,7 @@ class BatchEncoding(dict[str, Any]):
             integers = np.int32 if tensor_type == "tf" else np.int64
             array = array.astype(integers) if array.dtype == np.int64 or not array.size else array
             self[key] = backend.tf.constant(array) if tensor_type == "tf" else array
+        return self
 
     def __getitem__(self, key: Any) -> Any:
         return super().__getitem__(key) if isinstance(key, str) else self.encodings[key]
@@ -64,6 +69,8 @@ class BatchEncoding(dict[str, Any]):
         if name in self:
             return self[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    data = property(dict)
 
     @functools.cached_property
     def encodings(self) -> list[Encoding]:

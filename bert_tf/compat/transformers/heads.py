@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from bert_tf.compat.transformers import losses
 from bert_tf.compat.transformers.model import TFBertPreTrainedModel
 from bert_tf.modeling import (
     BertClassifier,
@@ -15,17 +16,9 @@ from bert_tf.modeling import (
     BertTokenClassifier,
 )
 from bert_tf.modeling.heads import MASKED_LM
-from bert_tf.modeling.losses import cross_entropy
 from bert_tf.tasks.multiple_choice.model import BertMultipleChoice
 
 _register = keras.saving.register_keras_serializable(package="bert_tf.transformers")
-
-
-def _mean_of_labeled(logits: Any, labels: Any) -> Any:
-    """Cross entropy, averaged over positions or rows with a label (-100 is none), [1]."""
-    is_labeled = ops.cast(labels >= 0, "float32")
-    values = cross_entropy(logits, ops.maximum(labels, 0)) * is_labeled
-    return ops.reshape(ops.sum(values) / ops.sum(is_labeled), (1,))
 
 
 @_register
@@ -57,23 +50,15 @@ class _LabelModel(TFBertPreTrainedModel):
 
 
 @_register
-class TFBertForSequenceClassification(_LabelModel):
+class TFBertForSequenceClassification(losses.TFSequenceClassificationLoss, _LabelModel):
     """Classifies texts, or with one label predicts a number: `logits` [B, L]; labels [B]."""
 
     model_class = BertClassifier
     is_pooled = True
 
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the cross entropy of each row, or its squared error if there is one label."""
-        labels, logits = self._pair(None, labels, outputs)
-        if logits.shape[-1] == 1:
-            difference = ops.reshape(ops.cast(labels, "float32"), (-1, 1)) - logits
-            return ops.mean(ops.square(difference), axis=-1)
-        return cross_entropy(logits, labels)
-
 
 @_register
-class TFBertForMultipleChoice(_LabelModel):
+class TFBertForMultipleChoice(losses.TFMultipleChoiceLoss, _LabelModel):
     """Scores choices: inputs [B, C, S], `logits` [B, C]; labels [B]."""
 
     model_class = BertMultipleChoice
@@ -83,27 +68,17 @@ class TFBertForMultipleChoice(_LabelModel):
         (logits,) = super()._predict_head(encoded, inputs, seed, training)
         return [ops.reshape(logits, (-1, ops.shape(inputs["input_ids"])[1]))]
 
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the cross entropy of each row."""
-        labels, logits = self._pair(None, labels, outputs)
-        return cross_entropy(logits, labels)
-
 
 @_register
-class TFBertForTokenClassification(_LabelModel):
+class TFBertForTokenClassification(losses.TFTokenClassificationLoss, _LabelModel):
     """Classifies tokens: `logits` [B, S, L]; labels [B, S], -100 for tokens without one."""
 
     model_class = BertTokenClassifier
     has_pooler = False
 
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the mean cross entropy of the tokens with labels, [1]."""
-        labels, logits = self._pair(None, labels, outputs)
-        return _mean_of_labeled(logits, labels)
-
 
 @_register
-class TFBertForQuestionAnswering(TFBertPreTrainedModel):
+class TFBertForQuestionAnswering(losses.TFQuestionAnsweringLoss, TFBertPreTrainedModel):
     """Finds answers: `start_logits` and `end_logits` [B, S]; labels `start_positions` etc. [B]."""
 
     model_class = BertSpanLabeler
@@ -117,14 +92,6 @@ class TFBertForQuestionAnswering(TFBertPreTrainedModel):
     def _predict_head(self, encoded: Any, inputs: Any, seed: Any, training: Any) -> list[Any]:
         logits = self.qa_outputs(encoded["sequence_output"])  # [B, S, 2]
         return [logits[:, :, 0], logits[:, :, 1]]
-
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the mean cross entropy of start and end, [B]."""
-        positions = labels
-        if isinstance(labels, Mapping):
-            positions = [labels[name] for name in self.label_names]
-        pairs = zip(self.head_outputs, positions, strict=True)
-        return sum(cross_entropy(outputs[name], position) for name, position in pairs) / 2
 
 
 class _PretrainedHeads(TFBertPreTrainedModel):
@@ -146,7 +113,7 @@ class _PretrainedHeads(TFBertPreTrainedModel):
 
 
 @_register
-class TFBertForPreTraining(_PretrainedHeads):
+class TFBertForPreTraining(losses.TFBertPreTrainingLoss, _PretrainedHeads):
     """`prediction_logits` [B, S, V] and `seq_relationship_logits` [B, 2]."""
 
     head_outputs = ("prediction_logits", "seq_relationship_logits")
@@ -155,14 +122,9 @@ class TFBertForPreTraining(_PretrainedHeads):
     def _predict_head(self, encoded: Any, inputs: Any, seed: Any, training: Any) -> list[Any]:
         return [self._predict_words(encoded), self.nsp(encoded["pooled_output"])]
 
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the sum of both means over labels that are not -100, [1]."""
-        pairs = zip(self.head_outputs, self.label_names, strict=True)
-        return sum(_mean_of_labeled(outputs[logits], labels[name]) for logits, name in pairs)
-
 
 @_register
-class TFBertForMaskedLM(_PretrainedHeads):
+class TFBertForMaskedLM(losses.TFMaskedLanguageModelingLoss, _PretrainedHeads):
     """`logits` [B, S, V]; labels [B, S], -100 for tokens that are not predicted."""
 
     head_format = MASKED_LM
@@ -172,14 +134,9 @@ class TFBertForMaskedLM(_PretrainedHeads):
     def _predict_head(self, encoded: Any, inputs: Any, seed: Any, training: Any) -> list[Any]:
         return [self._predict_words(encoded)]
 
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the mean cross entropy of the tokens with labels, [1]."""
-        labels, logits = self._pair(None, labels, outputs)
-        return _mean_of_labeled(logits, labels)
-
 
 @_register
-class TFBertForNextSentencePrediction(_PretrainedHeads):
+class TFBertForNextSentencePrediction(losses.TFNextSentencePredictionLoss, _PretrainedHeads):
     """`logits` [B, 2]: class 0 means that the second text follows the first."""
 
     is_pooled = True
@@ -189,7 +146,13 @@ class TFBertForNextSentencePrediction(_PretrainedHeads):
     def _predict_head(self, encoded: Any, inputs: Any, seed: Any, training: Any) -> list[Any]:
         return [self.nsp(encoded["pooled_output"])]
 
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the cross entropy of each row; 0 with the label -100."""
-        labels, logits = self._pair(None, labels, outputs)
-        return cross_entropy(logits, ops.maximum(labels, 0)) * ops.cast(labels >= 0, "float32")
+
+# Classes of transformers that choose a class by the model, which always is a BERT here.
+TFAutoModel = TFBertModel
+TFAutoModelForMaskedLM = TFBertForMaskedLM
+TFAutoModelForMultipleChoice = TFBertForMultipleChoice
+TFAutoModelForNextSentencePrediction = TFBertForNextSentencePrediction
+TFAutoModelForPreTraining = TFBertForPreTraining
+TFAutoModelForQuestionAnswering = TFBertForQuestionAnswering
+TFAutoModelForSequenceClassification = TFBertForSequenceClassification
+TFAutoModelForTokenClassification = TFBertForTokenClassification

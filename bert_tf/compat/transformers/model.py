@@ -16,6 +16,7 @@ from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.formats.detection import find_source, restore
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource, write_weights
 from bert_tf.checkpoints.model import named_variables
+from bert_tf.compat.transformers.collators import make_batches
 from bert_tf.compat.transformers.config import BertConfig
 from bert_tf.compat.transformers.folders import find_folder
 from bert_tf.modeling import BertModel
@@ -132,6 +133,8 @@ class TFBertMainLayer(_Arguments):
         self.model = model or BertModel(self.config.original())
         self.has_pooler = add_pooling_layer
         self.built = True
+        # Their name in transformers; not an attribute for Keras, which has them already.
+        vars(self.encoder)["layer"] = self.encoder.transformer_layers
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""
@@ -140,7 +143,7 @@ class TFBertMainLayer(_Arguments):
 
     embeddings = property(lambda self: self.model.embeddings)
     pooler = property(lambda self: self.model.pooler)
-    encoder = property(lambda self: _Encoder(self.model.encoder))
+    encoder = property(lambda self: self.model.encoder)
 
     def call(
         self,
@@ -220,19 +223,6 @@ def _look_up(table: Any, ids: Any) -> Any:
     return run(ops.copy(table))
 
 
-class _Encoder:
-    """Gives the layers of an encoder their name in transformers."""
-
-    def __init__(self, encoder: Any) -> None:
-        vars(self).update(encoder=encoder, layer=encoder.transformer_layers)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(vars(self)["encoder"], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.encoder, name, value)
-
-
 class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
     """Base class of the models; `from_pretrained` and `fit` work as in transformers 4.
 
@@ -262,9 +252,10 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
         *args: Any,
         add_pooling_layer: bool = True,
         name: str | None = None,
+        trainable: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, trainable=trainable)
         self.config = config
         self.seeds = keras.random.SeedGenerator()
         self.built = True
@@ -307,16 +298,9 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
         )
         found = self._predict_head(encoded, inputs, fold_in(seed, 1), training)
         outputs = dict(zip(self.head_outputs, found, strict=True))
-        labels = {name: inputs[name] for name in _LABELS if name in inputs}
-        loss = self.hf_compute_loss(labels, outputs) if labels else None
+        labels, logits = self._pair(inputs, None, outputs)
+        loss = None if labels is None else self.hf_compute_loss(labels, logits)
         return make_output(loss=loss, **outputs, **self.bert.details(encoded, *wanted))
-
-    def hf_compute_loss(self, labels: Any, outputs: Any) -> Any:
-        """Returns the loss of the class: one number for each row, or one for all, [1].
-
-        `labels` are those of the class, by name, or an array if it has only one kind.
-        """
-        raise UserError(f"{type(self).__name__} has no loss of its own", fix="Pass compile(loss=)")
 
     # Training and evaluation.
 
@@ -330,11 +314,13 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
         self, x: Any = None, y: Any = None, y_pred: Any = None, *args: Any, **kwargs: Any
     ) -> Any:
         """Returns the mean loss of a batch, see `compile`."""
+        labels, logits = self._pair(x, y, y_pred)
         if not self.uses_own_loss:
-            y, y_pred = self._pair(x, y, y_pred)
-            return super().compute_loss(x, y, y_pred, *args, **kwargs)
-        loss = y_pred.get("loss")
-        return ops.mean(self.hf_compute_loss(y, y_pred) if loss is None else loss)
+            return super().compute_loss(x, labels, logits, *args, **kwargs)
+        if not hasattr(self, "hf_compute_loss"):
+            problem = f"{type(self).__name__} has no loss of its own"
+            raise UserError(problem, fix="Pass compile(loss=)")
+        return ops.mean(self.hf_compute_loss(labels, logits))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         """Updates the metrics of `compile`, which compare labels with logits."""
@@ -342,15 +328,21 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     def _pair(self, x: Any, y: Any, y_pred: Any) -> tuple[Any, Any]:
         """Returns labels and outputs of the head, each alone or in a dict by name of the label."""
+        names = self.label_names
         if not self.head_outputs:
             return y, y_pred
-        predicted = [y_pred[name] for name in self.head_outputs]
-        if y is None and isinstance(x, Mapping):
-            y = {name: x[name] for name in self.label_names if name in x} or None
-        if len(predicted) == 1:
-            return next(iter(y.values())) if isinstance(y, Mapping) else y, predicted[0]
-        named = dict(zip(self.label_names, predicted, strict=False))
-        return y, named if isinstance(y, Mapping) else tuple(predicted)
+        logits = dict(zip(names, (y_pred[n] for n in self.head_outputs), strict=True))
+        if y is None and isinstance(x, Mapping) and {*names} <= {*x}:
+            y = {name: x[name] for name in names}
+        if len(names) == 1:
+            return next(iter(y.values())) if isinstance(y, Mapping) else y, *logits.values()
+        if isinstance(y, list | tuple):
+            y = dict(zip(names, y, strict=True))
+        return {name: y[name] for name in names} if y else None, logits
+
+    def prepare_tf_dataset(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Returns batches of inputs and labels, see `collators.make_batches`."""
+        return make_batches(_INPUTS, self.label_names, dataset, *args, **kwargs)
 
     # Files.
 
@@ -429,6 +421,7 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
 
 TFPreTrainedModel = TFBertPreTrainedModel
+keras_serializable = keras.saving.register_keras_serializable()
 
 
 def shape_list(tensor: Any) -> list[Any]:

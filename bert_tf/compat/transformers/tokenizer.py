@@ -196,7 +196,7 @@ class BertTokenizer(Vocabulary):
         padding_side: str | None = None,
         **options: Any,
     ) -> BatchEncoding:
-        """Pads rows of ids, a dict of lists or a list of dicts."""
+        """Pads rows of ids and of labels, a dict of lists or a list of dicts."""
         data, multiple = encoded_inputs, pad_to_multiple_of or 1
         if is_list(data):
             data = {name: [row[name] for row in data] for name in data[0]}
@@ -212,9 +212,12 @@ class BertTokenizer(Vocabulary):
         length = 0 if padding == "do_not_pad" or length >= UNLIMITED else length
         length = -(-length // multiple) * multiple
         is_left = (padding_side or self.padding_side) == "left"
-        for name in data.keys() & _COLUMNS.keys():
-            value = self.pad_token_id if name == "input_ids" else _COLUMNS[name]
-            for index, row in enumerate(data[name]):
+        values = {**_COLUMNS, "input_ids": self.pad_token_id}
+        values["labels"] = options.get("label_pad_token_id", -100)
+        for name, value in values.items():
+            for index, row in enumerate(data.get(name, ())):
+                if not is_list(row):
+                    break  # a label of a text
                 pads = [value] * (length - len(row))
                 data[name][index] = [*pads, *row] if is_left else [*row, *pads]
         tensors = options.get("return_tensors")
