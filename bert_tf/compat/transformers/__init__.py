@@ -4,54 +4,26 @@ import importlib
 import sys
 from typing import Any
 
-_HEADS = (
-    "MaskedLM",
-    "MultipleChoice",
-    "NextSentencePrediction",
-    "PreTraining",
-    "QuestionAnswering",
-    "SequenceClassification",
-    "TokenClassification",
-)
+_HEADS = "MaskedLM MultipleChoice NextSentencePrediction PreTraining QuestionAnswering"
+_HEADS += " SequenceClassification TokenClassification"
 # Module -> its public names, which are imported on first use.
 _NAMES = {
-    "collators": [
-        "DataCollatorForMultipleChoice",
-        "DataCollatorForTokenClassification",
-        "DataCollatorWithPadding",
-        "DefaultDataCollator",
-        "InputExample",
-        "InputFeatures",
-        "default_data_collator",
-    ],
-    "config": ["AutoConfig", "BertConfig", "PretrainedConfig"],
-    "encoding": ["BatchEncoding"],
-    "heads": [
-        "TFAutoModel",
-        "TFBertModel",
-        *(f"TF{x}For{y}" for x in ("AutoModel", "Bert") for y in _HEADS),
-    ],
-    "losses": [
-        "TFBertPreTrainingLoss",
-        "TFMaskedLanguageModelingLoss",
-        "TFMultipleChoiceLoss",
-        "TFNextSentencePredictionLoss",
-        "TFQuestionAnsweringLoss",
-        "TFSequenceClassificationLoss",
-        "TFTokenClassificationLoss",
-    ],
-    "model": [
-        "TFBertMainLayer",
-        "TFBertPreTrainedModel",
-        "TFPreTrainedModel",
-        "get_initializer",
-        "keras_serializable",
-        "shape_list",
-    ],
-    "optimization": ["create_optimizer"],
-    "tokenizer": ["AutoTokenizer", "BertTokenizer", "BertTokenizerFast"],
+    "collators": "DataCollatorForMultipleChoice DataCollatorForTokenClassification "
+    "DataCollatorWithPadding DefaultDataCollator InputExample InputFeatures default_data_collator",
+    "config": "AutoConfig BertConfig PretrainedConfig",
+    "encoding": "BatchEncoding",
+    "heads": " ".join(
+        ["TFAutoModel TFBertModel", *(f"TFAutoModelFor{x} TFBertFor{x}" for x in _HEADS.split())]
+    ),
+    "losses": "TFBertPreTrainingLoss TFMaskedLanguageModelingLoss TFMultipleChoiceLoss "
+    "TFNextSentencePredictionLoss TFQuestionAnsweringLoss TFSequenceClassificationLoss "
+    "TFTokenClassificationLoss",
+    "model": "TFBertMainLayer TFBertPreTrainedModel TFPreTrainedModel get_initializer "
+    "keras_serializable shape_list",
+    "optimization": "create_optimizer",
+    "tokenizer": "AutoTokenizer BertTokenizer BertTokenizerFast",
 }
-__all__ = [x for names in _NAMES.values() for x in names]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [x for names in _NAMES.values() for x in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
 _USE = (
     "For the inputs of a model, use tokenizer(texts, pairs, padding=True, truncation=True, "
     "return_tensors='tf'); train with model.fit, and predict with model(inputs). See "
@@ -73,7 +45,7 @@ def __getattr__(name: str) -> Any:
     for module, names in _NAMES.items():
         if name == module:
             return importlib.import_module(f"{__name__}.{name}")
-        if name in names:
+        if name in names.split():
             return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     if name.startswith("__"):
         raise AttributeError(name)

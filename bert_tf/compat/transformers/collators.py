@@ -60,7 +60,8 @@ class DataCollatorForMultipleChoice(DataCollatorWithPadding):
         flat = [dict(zip(names, choice, strict=True)) for row in choices for choice in row]
         batch = super().__call__(flat, "np")
         data = {name: x.reshape(len(features), -1, x.shape[-1]) for name, x in batch.items()}
-        data |= {"labels": [row[name] for row in features for name in _LABELS if name in row]}
+        if labels := [row[name] for row in features for name in _LABELS if name in row]:
+            data["labels"] = labels
         return BatchEncoding(data, tensor_type=return_tensors or self.return_tensors)
 
 
@@ -92,7 +93,7 @@ def make_batches(
 
     Args:
         names: the columns to keep.
-        label_names: labels of the model; with several, they are in a dict.
+        label_names: labels of the model; several are in a dict.
         dataset: rows, as a list of dicts, a dict of lists, or a `Dataset` of the package datasets.
         batch_size: the number of rows of a batch.
         shuffle: whether each epoch has another order.
@@ -117,7 +118,7 @@ def make_batches(
             rows = [{name: row[name] for name in row if name in kept} for row in rows]
             inputs = dict(collate(rows, **(collate_fn_args or {})))
             labels = {name: inputs.pop(name) for name in label_names if name in inputs}
-            y = labels if len(label_names) > 1 else labels.get(*label_names)
+            y = labels if len(labels) > 1 else next(iter(labels.values()), None)
             yield (inputs, y) if labels else inputs
 
     def spec(value: Any) -> Any:

@@ -77,11 +77,6 @@ class BertConfig:
             values.pop("num_labels", None)
         return cls(**{**values, **settings})
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any], **settings: Any) -> "BertConfig":
-        """Creates a configuration from the content of a config.json."""
-        return cls(**{**values, **settings})
-
     def to_dict(self) -> dict[str, Any]:
         """Returns the content of a config.json."""
         names = {str(index): name for index, name in self.id2label.items()}

@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 import keras
 from keras import ops
 
-from bert_tf.base import files
 from bert_tf.base.errors import UserError, warn
-from bert_tf.base.foreign_names import ExplainsNames
 from bert_tf.checkpoints.formats.configs import POOLER
 from bert_tf.checkpoints.formats.detection import find_source, restore
 from bert_tf.checkpoints.formats.hugging_face import HuggingFaceSource, write_weights
@@ -223,7 +221,7 @@ def _look_up(table: Any, ids: Any) -> Any:
     return run(ops.copy(table))
 
 
-class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
+class TFBertPreTrainedModel(_Arguments, keras.Model):
     """Base class of the models; `from_pretrained` and `fit` work as in transformers 4.
 
     `compile` without a loss uses that of the class. A model is called with `input_ids`,
@@ -261,8 +259,9 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
         self.built = True
         if self.model_class is None:  # a user's own class, which makes its own layers
             return
-        has_labels = getattr(self.model_class.head_format, "outputs", "") == "labels"
-        model = self.model_class(config.original(), *[config.num_labels] * has_labels)
+        self.head_format = self.head_format or self.model_class.head_format
+        num_labels = [config.num_labels] if self.head_format.outputs == "labels" else []
+        model = self.model_class(config.original(), *num_labels)
         # Our model is only a container here: its parts are the layers of this model.
         self.__dict__["container"] = model
         has_pooler = self.has_pooler and add_pooling_layer
@@ -384,16 +383,13 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     def save_pretrained(self, folder: str | os.PathLike, **kwargs: Any) -> None:
         """Writes `model.safetensors` and `config.json`, which transformers 5 reads."""
-        files.make_dirs(os.fspath(folder))
-        model = vars(self)["container"]
-        head = self.head_format or self.model_class.head_format
+        BertConfig(**self._settings()).save_pretrained(folder)
         weights = {
             name: ops.convert_to_numpy(variable)
-            for name, variable in named_variables(model).items()
-            if name.startswith("bert/") or name in head.variables
+            for name, variable in named_variables(vars(self)["container"]).items()
+            if name.startswith("bert/") or name in self.head_format.variables
         }
-        write_weights(os.fspath(folder), head, weights)
-        BertConfig(**self._settings()).save_pretrained(folder)
+        write_weights(os.fspath(folder), self.head_format, weights)
 
     def load_weights(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """Loads weights as Keras does, or those of a `tf_model.h5` or the like."""
@@ -405,8 +401,10 @@ class TFBertPreTrainedModel(ExplainsNames, _Arguments, keras.Model):
 
     def _settings(self) -> dict[str, Any]:
         """Returns the content of a config.json."""
-        head = self.head_format or self.model_class.head_format
-        return {**self.config.to_dict(), "architectures": [head.architecture]}
+        if not self.head_format:
+            problem = f"{type(self).__name__} has a head of your own, which has no such format"
+            raise UserError(problem, fix="Use save_weights and load_weights with 'my.weights.h5'")
+        return {**self.config.to_dict(), "architectures": [self.head_format.architecture]}
 
     def get_config(self) -> dict[str, Any]:
         """Returns the arguments of the constructor."""

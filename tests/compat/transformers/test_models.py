@@ -214,8 +214,58 @@ def test_configuration_and_new_heads(monkeypatch):
 
 @pytest.mark.parametrize("name", ["pipeline", "TFRobertaModel", "TrainingArguments", "BertModel"])
 def test_names_that_are_missing(name):
-    with pytest.raises(ImportError, match=f"There is no {name} here"):
+    with pytest.raises(ImportError, match=f"There is no {name} here") as error:
         getattr(tr, name)
+    assert ("Use TFBertModel" in str(error.value)) == (name == "BertModel")
+
+
+def test_advice_for_names_that_are_missing():
+    texts, pairs = ["a cat", "the mat"], ["sat", "sat on it"]
+    tokenizer, model = tr.BertTokenizer.from_pretrained(FOLDER), classifier()
+    inputs = tokenizer(texts, pairs, padding=True, truncation=True, return_tensors="tf")
+    model.compile("adam")
+    model.fit(inputs, np.array([0, 1]), verbose=0)
+    assert model(inputs).logits.shape == (2, 3)
+
+
+class Scorer(tr.TFBertPreTrainedModel, tr.TFSequenceClassificationLoss):
+    """A user's own head."""
+
+    def __init__(self, config, *args, **kwargs):
+        super().__init__(config, *args, **kwargs)
+        self.bert = tr.TFBertMainLayer(config, name="bert")
+        self.score = keras.layers.Dense(
+            config.num_labels, kernel_initializer=tr.get_initializer(0.02)
+        )
+
+    def call(self, inputs, **kwargs):
+        return self.score(self.bert(inputs, **kwargs)[1])
+
+
+def test_own_head(tmp_path):
+    model = Scorer.from_pretrained(FOLDER)
+    inputs = with_prefix(read("for_sequence_classification"), "in_")
+    expected = tr.TFBertModel.from_pretrained(FOLDER)(inputs).pooler_output
+    np.testing.assert_allclose(model.bert(inputs).pooler_output, expected, atol=1e-6)
+    model.compile("adam")
+    labels = np.arange(len(inputs["input_ids"])) % 3
+    assert np.isfinite(model.fit(inputs, labels, verbose=0).history["loss"]).all()
+    with pytest.raises(UserError, match="head of your own"):
+        model.save_pretrained(tmp_path)
+    model.save_weights(tmp_path / "my.weights.h5")
+    other = Scorer.from_pretrained(FOLDER)
+    other(inputs)
+    other.load_weights(tmp_path / "my.weights.h5")
+    np.testing.assert_array_equal(other(inputs), model(inputs))
+
+
+def test_options_of_constructors():
+    ids = np.ones((2, 8), "int32")
+    model = tr.TFBertModel.from_pretrained(FOLDER, add_pooling_layer=False, trainable=False)
+    assert [*model(ids).keys()] == ["last_hidden_state"]
+    assert not model.trainable_weights
+    assert tr.is_tf_available()
+    assert not tr.is_torch_available()
 
 
 def test_create_optimizer():
