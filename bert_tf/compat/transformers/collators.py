@@ -47,7 +47,8 @@ class DataCollatorWithPadding:
         return BatchEncoding(columns, tensor_type=tensors)
 
 
-DataCollatorForTokenClassification = DataCollatorWithPadding
+DataCollatorForTokenClassification = DefaultDataCollator = DataCollatorWithPadding
+default_data_collator = DefaultDataCollator()
 
 
 class DataCollatorForMultipleChoice(DataCollatorWithPadding):
@@ -63,18 +64,6 @@ class DataCollatorForMultipleChoice(DataCollatorWithPadding):
         if labels := [row[name] for row in features for name in _LABELS if name in row]:
             data["labels"] = labels
         return BatchEncoding(data, tensor_type=return_tensors or self.return_tensors)
-
-
-class DefaultDataCollator(DataCollatorWithPadding):
-    """Makes a batch of rows of the same length."""
-
-    def __init__(self, return_tensors: str = "tf") -> None:
-        super().__init__(return_tensors=return_tensors)
-
-
-def default_data_collator(features: Any, return_tensors: str = "tf") -> BatchEncoding:
-    """Returns the inputs of a list of rows of the same length."""
-    return DefaultDataCollator(return_tensors)(features)
 
 
 def make_batches(

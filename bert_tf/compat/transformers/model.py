@@ -185,7 +185,7 @@ class TFBertMainLayer(_Arguments):
             ours,
             training=training,
             dropout_seed=dropout_seed,
-            return_attention_probs=self._wants("output_attentions", output_attentions),
+            return_attention_probs=self.wants("output_attentions", output_attentions),
         )
 
     def details(
@@ -193,13 +193,14 @@ class TFBertMainLayer(_Arguments):
     ) -> dict[str, Any]:
         """Returns `hidden_states` and `attentions`, or None for those that are not asked for."""
         states = attentions = None
-        if self._wants("output_hidden_states", output_hidden_states):
+        if self.wants("output_hidden_states", output_hidden_states):
             states = (encoded["embedding_output"], *encoded["all_encoder_layers"])
-        if self._wants("output_attentions", output_attentions):
+        if self.wants("output_attentions", output_attentions):
             attentions = tuple(encoded["all_attention_probs"])
         return {"hidden_states": states, "attentions": attentions}
 
-    def _wants(self, name: str, requested: bool | None) -> bool:
+    def wants(self, name: str, requested: bool | None) -> bool:
+        """Returns whether an output is asked for, in the call or in the configuration."""
         return bool(getattr(self.config, name) if requested is None else requested)
 
 
@@ -229,7 +230,6 @@ class TFBertPreTrainedModel(_Arguments, keras.Model):
     a `ModelOutput`.
     """
 
-    config_class = BertConfig
     # The model of `bert_tf.modeling`; None for a user's own class with a `TFBertMainLayer`.
     model_class: Any = None
     # Format of the head, if not that of `model_class`.
@@ -285,8 +285,7 @@ class TFBertPreTrainedModel(_Arguments, keras.Model):
     ) -> Any:
         """Returns the loss, if there are labels, the outputs of the head, and those of layers."""
         wanted = output_attentions, output_hidden_states
-        settings = (getattr(self.config, name) for name in _OPTIONS[:2])
-        has_details = any(s if w is None else w for w, s in zip(wanted, settings, strict=True))
+        has_details = any(map(self.bert.wants, _OPTIONS, wanted))
         seed = self.seeds.next() if training else None
         encoded = self.bert.encode(
             inputs,
