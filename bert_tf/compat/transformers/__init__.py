@@ -4,26 +4,54 @@ import importlib
 import sys
 from typing import Any
 
-_HEADS = "MaskedLM MultipleChoice NextSentencePrediction PreTraining QuestionAnswering"
-_HEADS += " SequenceClassification TokenClassification"
+_HEADS = (
+    "MaskedLM",
+    "MultipleChoice",
+    "NextSentencePrediction",
+    "PreTraining",
+    "QuestionAnswering",
+    "SequenceClassification",
+    "TokenClassification",
+)
 # Module -> its public names, which are imported on first use.
 _NAMES = {
-    "collators": "DataCollatorForMultipleChoice DataCollatorForTokenClassification "
-    "DataCollatorWithPadding DefaultDataCollator InputExample InputFeatures default_data_collator",
-    "config": "AutoConfig BertConfig PretrainedConfig",
-    "encoding": "BatchEncoding",
-    "heads": " ".join(
-        ["TFAutoModel TFBertModel", *(f"TFAutoModelFor{x} TFBertFor{x}" for x in _HEADS.split())]
-    ),
-    "losses": "TFBertPreTrainingLoss TFMaskedLanguageModelingLoss TFMultipleChoiceLoss "
-    "TFNextSentencePredictionLoss TFQuestionAnsweringLoss TFSequenceClassificationLoss "
-    "TFTokenClassificationLoss",
-    "model": "TFBertMainLayer TFBertPreTrainedModel TFPreTrainedModel get_initializer "
-    "keras_serializable shape_list",
-    "optimization": "create_optimizer",
-    "tokenizer": "AutoTokenizer BertTokenizer BertTokenizerFast",
+    "collators": [
+        "DataCollatorForMultipleChoice",
+        "DataCollatorForTokenClassification",
+        "DataCollatorWithPadding",
+        "DefaultDataCollator",
+        "InputExample",
+        "InputFeatures",
+        "default_data_collator",
+    ],
+    "config": ["AutoConfig", "BertConfig", "PretrainedConfig"],
+    "encoding": ["BatchEncoding"],
+    "heads": [
+        "TFAutoModel",
+        "TFBertModel",
+        *(f"TF{x}For{y}" for x in ("AutoModel", "Bert") for y in _HEADS),
+    ],
+    "losses": [
+        "TFBertPreTrainingLoss",
+        "TFMaskedLanguageModelingLoss",
+        "TFMultipleChoiceLoss",
+        "TFNextSentencePredictionLoss",
+        "TFQuestionAnsweringLoss",
+        "TFSequenceClassificationLoss",
+        "TFTokenClassificationLoss",
+    ],
+    "model": [
+        "TFBertMainLayer",
+        "TFBertPreTrainedModel",
+        "TFPreTrainedModel",
+        "get_initializer",
+        "keras_serializable",
+        "shape_list",
+    ],
+    "optimization": ["create_optimizer"],
+    "tokenizer": ["AutoTokenizer", "BertTokenizer", "BertTokenizerFast"],
 }
-__all__ = [x for names in _NAMES.values() for x in names.split()]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [x for names in _NAMES.values() for x in names]  # pyright: ignore[reportUnsupportedDunderAll]
 _USE = (
     "For the inputs of a model, use tokenizer(texts, pairs, padding=True, truncation=True, "
     "return_tensors='tf'); train with model.fit, and predict with model(inputs). See "
@@ -45,11 +73,11 @@ def __getattr__(name: str) -> Any:
     for module, names in _NAMES.items():
         if name == module:
             return importlib.import_module(f"{__name__}.{name}")
-        if name in names.split():
+        if name in names:
             return getattr(importlib.import_module(f"{__name__}.{module}"), name)
     if name.startswith("__"):
         raise AttributeError(name)
-    if name.startswith("is_"):  # is_tf_available, is_sagemaker_dp_enabled
+    if name.endswith(("_available", "_enabled")):  # is_torch_available, is_sagemaker_dp_enabled
         return lambda: name == "is_tf_available"
     use = f"Use TF{name}" if f"TF{name}" in __all__ else _USE
     raise ImportError(f"There is no {name} here, only the TensorFlow classes for BERT. {use}")
